@@ -1,0 +1,2 @@
+//! The binary tepui: dev, table, put, get, scan, inspect
+fn main() {}

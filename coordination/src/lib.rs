@@ -1,0 +1,1 @@
+//! Guarded transactions, watches and leases; the embedded, durable, in-process coordinator

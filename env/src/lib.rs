@@ -1,0 +1,1 @@
+//! What a run cannot repeat: clock, randomness, spawning and blocking sections

@@ -1,0 +1,2 @@
+//! The Webtable.
+fn main() {}

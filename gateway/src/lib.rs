@@ -1,0 +1,1 @@
+//! The Bigtable gRPC API over client

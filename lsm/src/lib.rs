@@ -1,0 +1,1 @@
+//! One range's storage: memtable, version, manifest, read view, cursors, flush and compaction

@@ -1,0 +1,1 @@
+//! Which server serves which range: the catalog and the schema operations

@@ -1,0 +1,1 @@
+//! Serves ranges: admission, group commit, reads, flush, recovery and maintenance

@@ -1,0 +1,1 @@
+//! The immutable sorted file: blocks, index, bloom filter, value blocks and block cache

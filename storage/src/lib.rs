@@ -1,0 +1,1 @@
+//! The file system seam: blobs and logs, with local, in-memory and faulty backends

@@ -1,0 +1,1 @@
+//! Whole-system tests: crash histories, planted bugs, fuzzers, house rules

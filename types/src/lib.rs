@@ -1,0 +1,1 @@
+//! The vocabulary of Tepui: keys, cells, mutations, schemas, ranges, ids and limits; no I/O, no async

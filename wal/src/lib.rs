@@ -1,0 +1,1 @@
+//! The commit log: frames, segments, sync, roll, replay, seal and release
