@@ -1,1 +1,25 @@
-//! The vocabulary of Tepui: keys, cells, mutations, schemas, ranges, ids and limits; no I/O, no async
+//! The vocabulary of Tepui: keys, cells, mutations, schemas, ranges, ids and limits.
+//!
+//! No I/O, no async, no policy: every other crate speaks in these words.
+
+mod error;
+mod ids;
+pub mod key;
+pub mod limits;
+mod mutation;
+mod range;
+mod read;
+mod schema;
+mod tombstone;
+
+pub use error::ErrorKind;
+pub use ids::{Epoch, FamilyId, FileId, Generation, RangeId, SeqNo, SessionId, TableId, Timestamp};
+pub use key::{CellKey, CellRef, Kind, ParsedKey};
+pub use mutation::{Mutation, RowMutations};
+pub use range::{RowBound, RowInterval, RowRange, RowSet};
+pub use read::ReadSpec;
+pub use schema::{
+    ColumnFamily, Granularity, Retention, TableName, TableSchema, validate_family_name,
+    validate_table_id,
+};
+pub use tombstone::TimestampRange;
