@@ -18,7 +18,9 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now_micros(&self) -> i64 {
         #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
     }
 

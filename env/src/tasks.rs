@@ -55,7 +55,10 @@ pub(crate) fn spawn<T: Send + 'static>(
     name: &'static str,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Task<T> {
-    Task { name, handle: tokio::spawn(future) }
+    Task {
+        name,
+        handle: tokio::spawn(future),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
@@ -68,5 +71,7 @@ pub(crate) async fn timeout<T>(
     limit: Duration,
     future: impl Future<Output = T>,
 ) -> Result<T, Elapsed> {
-    tokio::time::timeout(limit, future).await.map_err(|_| Elapsed)
+    tokio::time::timeout(limit, future)
+        .await
+        .map_err(|_| Elapsed)
 }

@@ -16,10 +16,10 @@ pub use error::ErrorKind;
 pub use ids::{Epoch, FamilyId, FileId, Generation, RangeId, SeqNo, SessionId, TableId, Timestamp};
 pub use key::{CellKey, CellRef, Kind, ParsedKey};
 pub use mutation::{Mutation, RowMutations};
-pub use range::{RowBound, RowInterval, RowRange, RowSet};
+pub use range::{RowRange, RowSet, row_successor};
 pub use read::ReadSpec;
 pub use schema::{
     ColumnFamily, Granularity, Retention, TableName, TableSchema, validate_family_name,
-    validate_table_id,
+    validate_instance_name, validate_table_id,
 };
 pub use tombstone::TimestampRange;

@@ -1,0 +1,64 @@
+use bytes::Bytes;
+
+use crate::{FamilyId, Timestamp, TimestampRange};
+
+/// One change to a row, validated and with its family resolved; names no row itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// Writes a cell; the same (family, qualifier, timestamp) is overwritten.
+    SetCell {
+        /// The column's family.
+        family: FamilyId,
+        /// The column's qualifier; may be empty.
+        qualifier: Bytes,
+        /// `None` asks for the server's time when the mutation is sequenced.
+        timestamp: Option<Timestamp>,
+        /// The cell's content.
+        value: Bytes,
+    },
+    /// Hides the cells of one column in a time range that were written before.
+    DeleteCells {
+        /// The column's family.
+        family: FamilyId,
+        /// The column's qualifier.
+        qualifier: Bytes,
+        /// Which timestamps.
+        range: TimestampRange,
+    },
+    /// Hides the cells of one family that were written before.
+    DeleteFamily {
+        /// Which family.
+        family: FamilyId,
+    },
+    /// Hides all cells of the row that were written before.
+    DeleteRow,
+}
+
+impl Mutation {
+    /// Bytes that it carries: what budgets and statistics count.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Mutation::SetCell {
+                qualifier, value, ..
+            } => qualifier.len() + value.len() + 24,
+            Mutation::DeleteCells { qualifier, .. } => qualifier.len() + 40,
+            Mutation::DeleteFamily { .. } | Mutation::DeleteRow => 24,
+        }
+    }
+}
+
+/// The mutations of one row, applied in order and atomically.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowMutations {
+    /// The row's key.
+    pub row: Bytes,
+    /// At least one.
+    pub mutations: Vec<Mutation>,
+}
+
+impl RowMutations {
+    /// Bytes that it carries: what budgets and statistics count.
+    pub fn bytes(&self) -> usize {
+        self.row.len() + self.mutations.iter().map(Mutation::bytes).sum::<usize>()
+    }
+}
