@@ -1,1 +1,25 @@
-//! The wire contract: our own text of google.bigtable.v2 and admin.v2, and conversions to types
+//! The wire contract of Tepui: `google.bigtable.v2`, `google.bigtable.admin.v2` and what they need.
+//!
+//! * `proto/` holds our own .proto text; `FIELDS.txt` lists every message, field, enum value and
+//!   RPC of it, and `refresh/compare.py` compares that list with Google's Python package.
+//! * [`google`] holds the generated messages, clients and server traits, at the path of their
+//!   package. Fields of type bytes are [`bytes::Bytes`]: slices of the message they came in.
+//! * [`codec`] lets a server answer with messages that are encoded already.
+//! * [`limits`] holds the size that a message may have, and clients and servers set to it.
+//!
+//! Only the methods listed in `build.rs` have a place in the server traits; a server answers all
+//! others with UNIMPLEMENTED. Clients have every method.
+
+pub mod codec;
+mod descriptors;
+#[expect(
+    missing_docs,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "generated code has no docs, long functions, and its own way to switch lints off"
+)]
+pub mod google;
+pub mod limits;
+
+pub use descriptors::FILE_DESCRIPTOR_SET;

@@ -1,0 +1,59 @@
+//! The size that a message may have, and clients and servers that are set to it.
+//!
+//! tonic's own limit for what it decodes, 4 MiB, is less than one cell may hold. The official
+//! clients set theirs to the same 256 MiB.
+
+use bytes::Bytes;
+use tonic::body::Body;
+use tonic::client::GrpcService;
+use tonic::codegen::{Body as HttpBody, StdError};
+
+use crate::google::bigtable::admin::v2::bigtable_table_admin_client::BigtableTableAdminClient;
+use crate::google::bigtable::admin::v2::bigtable_table_admin_server::{
+    BigtableTableAdmin, BigtableTableAdminServer,
+};
+use crate::google::bigtable::v2::bigtable_client::BigtableClient;
+use crate::google::bigtable::v2::bigtable_server::{Bigtable, BigtableServer};
+
+/// The most that one message may have, sent or received, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// Returns the service that serves the data API with `bigtable`.
+pub fn data_server<T: Bigtable>(bigtable: T) -> BigtableServer<T> {
+    BigtableServer::new(bigtable)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Returns the service that serves the table admin API with `admin`.
+pub fn table_admin_server<T: BigtableTableAdmin>(admin: T) -> BigtableTableAdminServer<T> {
+    BigtableTableAdminServer::new(admin)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Returns a client of the data API that calls over `channel`.
+pub fn data_client<C>(channel: C) -> BigtableClient<C>
+where
+    C: GrpcService<Body>,
+    C::Error: Into<StdError>,
+    C::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
+    <C::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
+{
+    BigtableClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Returns a client of the table admin API that calls over `channel`.
+pub fn table_admin_client<C>(channel: C) -> BigtableTableAdminClient<C>
+where
+    C: GrpcService<Body>,
+    C::Error: Into<StdError>,
+    C::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
+    <C::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
+{
+    BigtableTableAdminClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
