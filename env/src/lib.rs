@@ -7,6 +7,7 @@
 
 mod blocking;
 mod clock;
+pub mod planted;
 mod random;
 mod tasks;
 
