@@ -1,1 +1,19 @@
-//! Finds the range and talks to its server: tables, batches, retries, admin; holds the seams RangeService and AdminService
+//! Finds the range and talks to its server.
+//!
+//! Two things meet here. **Seams** that the layers above share: [`RangeService`] (data operations
+//! on one range), [`AdminService`] (schemas), [`Locator`], [`Assignments`] and [`SchemaObserver`]
+//! (the catalog). And the **clients**: `Router`, which serves whole-table operations over those
+//! seams inside a server, and `Client`, which talks to a server over the network.
+
+mod catalog;
+mod error;
+mod service;
+
+pub use catalog::{
+    AdminService, Assignments, FamilyChange, Locator, NewFamily, NewTable, RangeAssignment,
+    RangeLocation, SchemaObserver, TableLayout, TablePage,
+};
+pub use error::{Error, Result};
+pub use service::{
+    RangeSample, RangeService, RangeTarget, ReadReplies, ReadReply, ReadRequest, WriteRequest,
+};

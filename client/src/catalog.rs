@@ -1,0 +1,168 @@
+//! The seams around the catalog: where ranges are, who may serve them, and how schemas change.
+//!
+//! The master implements them over the coordinator. Routers ask a [`Locator`]; range servers ask
+//! [`Assignments`]; whoever administers uses [`AdminService`]; the master tells range servers
+//! through [`SchemaObserver`] and waits, so that a schema change is in force everywhere when the
+//! call that made it returns.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{
+    Epoch, Granularity, RangeId, Retention, RowRange, SessionId, TableId, TableName, TableSchema,
+};
+
+use crate::{RangeService, Result};
+
+/// A family to be declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewFamily {
+    /// Its name.
+    pub name: String,
+    /// Which of its cells may be dropped.
+    pub retention: Option<Retention>,
+}
+
+/// A table to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTable {
+    /// Its name.
+    pub name: TableName,
+    /// Its families, in creation order.
+    pub families: Vec<NewFamily>,
+    /// Row keys at which it is divided into ranges from the start; any order, no doubles needed.
+    pub splits: Vec<Bytes>,
+    /// The step of its timestamps.
+    pub granularity: Granularity,
+}
+
+/// One step of a change to a table's families; a list of them applies in order and atomically.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FamilyChange {
+    /// Declares a family. `AlreadyExists` if there is one of that name.
+    Create(NewFamily),
+    /// Replaces a family's retention. `NotFound` if there is none of that name.
+    SetRetention(NewFamily),
+    /// Drops a family and hides its cells for good. `NotFound` if there is none of that name.
+    Drop(String),
+}
+
+/// A page of tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TablePage {
+    /// Sorted by name.
+    pub tables: Vec<Arc<TableSchema>>,
+    /// Where the next page begins; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// Operations on schemas. Each returns when the change is durable and in force on every server.
+#[async_trait]
+pub trait AdminService: Send + Sync + 'static {
+    /// Creates a table.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidArgument`.
+    async fn create_table(&self, table: NewTable) -> Result<Arc<TableSchema>>;
+
+    /// The tables of an instance whose name sorts after `after` (all for ""), at most `limit`.
+    async fn list_tables(&self, instance: &str, after: &str, limit: usize) -> Result<TablePage>;
+
+    /// One table.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    async fn get_table(&self, name: &TableName) -> Result<Arc<TableSchema>>;
+
+    /// Drops a table with its data.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    async fn delete_table(&self, name: &TableName) -> Result<()>;
+
+    /// Changes the families of a table: all the changes or none.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyExists`, `InvalidArgument`.
+    async fn modify_families(
+        &self,
+        name: &TableName,
+        changes: Vec<FamilyChange>,
+    ) -> Result<Arc<TableSchema>>;
+}
+
+/// Where a range is served.
+#[derive(Clone)]
+pub struct RangeLocation {
+    /// Which range.
+    pub range: RangeId,
+    /// Its rows.
+    pub rows: RowRange,
+    /// The epoch it is served under.
+    pub epoch: Epoch,
+    /// The server.
+    pub server: Arc<dyn RangeService>,
+}
+
+impl std::fmt::Debug for RangeLocation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?} {}", self.range, self.rows, self.epoch)
+    }
+}
+
+/// A table's schema and the places of its ranges, which cover all rows, ascending.
+#[derive(Clone, Debug)]
+pub struct TableLayout {
+    /// The schema.
+    pub schema: Arc<TableSchema>,
+    /// Every range of the table; the first starts at the empty key, the last has no end.
+    pub ranges: Vec<RangeLocation>,
+}
+
+/// Finds tables and their ranges.
+#[async_trait]
+pub trait Locator: Send + Sync + 'static {
+    /// The table's present layout, read from the source of truth (callers cache it).
+    ///
+    /// # Errors
+    /// `NotFound`.
+    async fn locate(&self, name: &TableName) -> Result<Arc<TableLayout>>;
+}
+
+/// What a range server must know to serve a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RangeAssignment {
+    /// Which range.
+    pub range: RangeId,
+    /// Its rows.
+    pub rows: RowRange,
+    /// The epoch granted: higher than any before.
+    pub epoch: Epoch,
+    /// The schema of its table.
+    pub schema: Arc<TableSchema>,
+}
+
+/// Grants ranges to sessions of range servers.
+#[async_trait]
+pub trait Assignments: Send + Sync + 'static {
+    /// Every range of every live table, with its table: what recovery needs to sort the records of
+    /// a dead session's log, and what else the session's folder may refer to.
+    async fn ranges(&self) -> Result<Vec<(RangeId, TableId)>>;
+
+    /// Grants ranges to `session` under a new epoch each, durably, before it returns. Ranges that
+    /// no longer exist are left out of the answer.
+    async fn assign(&self, ranges: &[RangeId], session: SessionId) -> Result<Vec<RangeAssignment>>;
+}
+
+/// A range server as the master sees it.
+#[async_trait]
+pub trait SchemaObserver: Send + Sync + 'static {
+    /// Puts a changed schema in force. When it returns, no request validated against an older
+    /// generation will be applied.
+    async fn schema_changed(&self, schema: Arc<TableSchema>) -> Result<()>;
+
+    /// Stops serving a dropped table's ranges. When it returns, no request to them will be applied
+    /// or answered, and their log records hold back no segment.
+    async fn table_dropped(&self, table: TableId, ranges: &[RangeId]) -> Result<()>;
+}
