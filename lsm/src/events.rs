@@ -1,0 +1,187 @@
+//! What happens inside a range's storage, told as typed events.
+//!
+//! Tests, metrics and logs listen to the same events, so that none of them reads another's text.
+//! A listener is called on the thread that does the work, with no lock held: it must be quick.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use types::{RangeId, SeqNo};
+
+/// Why work was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The memtable reached its size.
+    MemtableFull,
+    /// The log must shrink: the range pins its oldest segment.
+    LogPressure,
+    /// Memory must be given back.
+    MemoryPressure,
+    /// The range is being closed or moved.
+    Closing,
+    /// Somebody asked for it.
+    Asked,
+    /// The range holds too many sorted runs.
+    TooManyRuns,
+    /// Batches of a former session's log were taken up.
+    Recovery,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A frozen memtable begins to be written out.
+    FlushStarted {
+        /// Why.
+        reason: Reason,
+        /// The memtable's size, bytes of memory.
+        bytes: u64,
+    },
+    /// A frozen memtable is in SSTables that a manifest names.
+    FlushFinished {
+        /// SSTables written.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// Everything up to this number is in SSTables.
+        flushed: SeqNo,
+        /// How long it took.
+        duration: Duration,
+    },
+    /// A flush failed; the memtable is kept.
+    FlushFailed {
+        /// The failure's text.
+        error: String,
+    },
+    /// A merge of SSTables begins.
+    CompactionStarted {
+        /// Why.
+        reason: Reason,
+        /// SSTables to be merged.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A merge is done and a manifest names its outcome.
+    CompactionFinished {
+        /// SSTables written.
+        files: usize,
+        /// Bytes written.
+        bytes: u64,
+        /// How long it took.
+        duration: Duration,
+    },
+    /// A merge failed or was called off; nothing has changed.
+    CompactionFailed {
+        /// The failure's text.
+        error: String,
+    },
+    /// A manifest was committed.
+    ManifestCommitted {
+        /// Its number.
+        number: u64,
+        /// Its bytes.
+        bytes: u64,
+        /// How long the commit took.
+        duration: Duration,
+    },
+    /// An SSTable that no version names any more was removed.
+    FileRemoved {
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// Segments of the log were given back.
+    LogReleased {
+        /// Bytes of log given back.
+        bytes: u64,
+    },
+    /// Writers had to wait.
+    Stall {
+        /// For what.
+        reason: Reason,
+        /// How long.
+        duration: Duration,
+    },
+    /// Batches of a former session's log are in SSTables that a manifest names.
+    RecoveryFinished {
+        /// Cells taken up.
+        cells: u64,
+        /// Bytes of SSTables written.
+        bytes: u64,
+        /// How long it took.
+        duration: Duration,
+    },
+    /// The durable state is unknown after a failed write: the range stops.
+    Poisoned {
+        /// The failure's text.
+        error: String,
+    },
+}
+
+impl Event {
+    /// The event's name, as counters and logs use it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Event::FlushStarted { .. } => "flush_started",
+            Event::FlushFinished { .. } => "flush_finished",
+            Event::FlushFailed { .. } => "flush_failed",
+            Event::CompactionStarted { .. } => "compaction_started",
+            Event::CompactionFinished { .. } => "compaction_finished",
+            Event::CompactionFailed { .. } => "compaction_failed",
+            Event::ManifestCommitted { .. } => "manifest_committed",
+            Event::FileRemoved { .. } => "file_removed",
+            Event::LogReleased { .. } => "log_released",
+            Event::Stall { .. } => "stall",
+            Event::RecoveryFinished { .. } => "recovery_finished",
+            Event::Poisoned { .. } => "poisoned",
+        }
+    }
+}
+
+/// Somebody who wants to know. Called on the working thread: must not block.
+pub trait EventListener: Send + Sync + 'static {
+    /// `event` happened in `range`.
+    fn on_event(&self, range: RangeId, event: &Event);
+}
+
+/// Listens to nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoListener;
+
+impl EventListener for NoListener {
+    fn on_event(&self, _range: RangeId, _event: &Event) {}
+}
+
+/// Counts events by name.
+#[derive(Default)]
+pub struct CountingListener {
+    counts: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+impl CountingListener {
+    /// How often an event of this name happened.
+    pub fn count(&self, name: &str) -> u64 {
+        self.counts().get(name).copied().unwrap_or(0)
+    }
+
+    /// All counts, by name.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl EventListener for CountingListener {
+    fn on_event(&self, _range: RangeId, event: &Event) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        *counts.entry(event.name()).or_insert(0) += 1;
+    }
+}
+
+impl fmt::Debug for CountingListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.counts()).finish()
+    }
+}
