@@ -1,1 +1,4 @@
-//! Whole-system tests: crash histories, planted bugs, fuzzers, house rules
+//! Whole-system tests. This library holds what several of them share; the tests themselves are one
+//! binary, `tests/suite.rs`.
+
+pub mod tree;
