@@ -56,7 +56,7 @@ impl fmt::Display for Operation {
             Operation::Append => "append to log",
             Operation::SyncLog => "sync log",
             Operation::Seal => "seal",
-            Operation::OpenFileSystem => "open",
+            Operation::OpenFileSystem => "open the data folder",
         };
         f.write_str(text)
     }
@@ -64,12 +64,20 @@ impl fmt::Display for Operation {
 
 /// A file operation that failed: what, where, why.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {operation} {path:?}: {reason}")]
+#[error("cannot {operation}{}: {reason}", place(path))]
 pub struct Error {
     operation: Operation,
     path: Path,
     kind: ErrorKind,
     reason: String,
+}
+
+/// The path as it stands in the text; the root needs no mention.
+fn place(path: &Path) -> String {
+    if path.as_str().is_empty() {
+        return String::new();
+    }
+    format!(" {path:?}")
 }
 
 impl Error {
@@ -80,7 +88,12 @@ impl Error {
         kind: ErrorKind,
         reason: impl Into<String>,
     ) -> Error {
-        Error { operation, path: path.clone(), kind, reason: reason.into() }
+        Error {
+            operation,
+            path: path.clone(),
+            kind,
+            reason: reason.into(),
+        }
     }
 
     /// Builds an error from the operating system's.

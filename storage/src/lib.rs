@@ -22,6 +22,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 
 pub use error::{Error, Operation, Result};
+pub use faulty::PlantedBug;
 pub use path::Path;
 
 /// One name found by [`FileSystem::list`].
@@ -83,7 +84,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// anything is built on what was found there.
     async fn sync_folder(&self, folder: &Path) -> Result<()>;
 
-    /// Creates a log, exclusively, with space for `reserve` bytes set aside, so that appends within
+    /// Creates a log, exclusively, under a name that ends with `.log`, with space for `reserve` bytes set aside, so that appends within
     /// it never meet a full disk. The name is durable when this returns. Bytes past the last append
     /// are undefined.
     ///
