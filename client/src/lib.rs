@@ -2,11 +2,13 @@
 //!
 //! Two things meet here. **Seams** that the layers above share: [`RangeService`] (data operations
 //! on one range), [`AdminService`] (schemas), [`Locator`], [`Assignments`] and [`SchemaObserver`]
-//! (the catalog). And the **clients**: `Router`, which serves whole-table operations over those
+//! (the catalog). And the **clients**: [`Router`], which serves whole-table operations over those
 //! seams inside a server, and `Client`, which talks to a server over the network.
 
 mod catalog;
 mod error;
+mod routed_read;
+mod router;
 mod service;
 
 pub use catalog::{
@@ -14,6 +16,8 @@ pub use catalog::{
     RangeLocation, SchemaObserver, TableLayout, TablePage,
 };
 pub use error::{Error, Result};
+pub use routed_read::RoutedRead;
+pub use router::{KeySample, Router};
 pub use service::{
     RangeSample, RangeService, RangeTarget, ReadReplies, ReadReply, ReadRequest, WriteRequest,
 };
