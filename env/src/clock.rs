@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -30,6 +31,48 @@ impl Clock for SystemClock {
             u64::try_from(time.tv_sec).unwrap_or(0),
             u32::try_from(time.tv_nsec).unwrap_or(0),
         )
+    }
+}
+
+/// A clock that a test sets. Both of its times stand still until they are told to move; sleeping
+/// stays the runtime's.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    micros: AtomicI64,
+    monotonic_micros: AtomicU64,
+}
+
+impl ManualClock {
+    /// Starts at `micros` since the Unix epoch; monotonic time starts at zero.
+    pub fn new(micros: i64) -> ManualClock {
+        ManualClock {
+            micros: AtomicI64::new(micros),
+            ..ManualClock::default()
+        }
+    }
+
+    /// Sets the wall clock, in microseconds since the Unix epoch, as an administrator might: it may
+    /// go back. Monotonic time does not notice.
+    pub fn set(&self, micros: i64) {
+        self.micros.store(micros, Ordering::SeqCst);
+    }
+
+    /// Moves both times on.
+    pub fn advance(&self, duration: Duration) {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        self.micros.fetch_add(micros, Ordering::SeqCst);
+        self.monotonic_micros
+            .fetch_add(micros.unsigned_abs(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now_micros(&self) -> i64 {
+        self.micros.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_micros(self.monotonic_micros.load(Ordering::SeqCst))
     }
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use blocking::{BLOCKED_THREADS_MAX, Blocking, BlockingPermit};
-pub use clock::{Clock, SimulatedClock, SystemClock};
+pub use clock::{Clock, ManualClock, SimulatedClock, SystemClock};
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use tasks::{Elapsed, Task};
 
@@ -113,6 +113,19 @@ impl Env {
         future: impl Future<Output = T> + Send + 'static,
     ) -> Task<T> {
         tasks::spawn(name, future)
+    }
+
+    /// Starts a thread of its own, by name (the system shows the first 15 bytes of it). When it runs
+    /// no seed repeats, so what simulation shall repeat is a task instead.
+    ///
+    /// # Errors
+    /// The operating system's, when it gives no more threads.
+    pub fn spawn_thread<T: Send + 'static>(
+        &self,
+        name: &str,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> std::io::Result<std::thread::JoinHandle<T>> {
+        tasks::spawn_thread(name, body)
     }
 
     /// Runs a section that may block the thread (file system calls, syncs), telling the runtime so

@@ -75,3 +75,12 @@ pub(crate) async fn timeout<T>(
         .await
         .map_err(|_| Elapsed)
 }
+
+pub(crate) fn spawn_thread<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+}

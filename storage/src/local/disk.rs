@@ -162,6 +162,11 @@ pub(super) fn reserve(file: &File, len: u64) -> io::Result<()> {
     if len == 0 {
         return Ok(());
     }
+    // The call below takes what there is before it fails, and others would meet the full disk.
+    let disk = rustix::fs::fstatvfs(file)?;
+    if disk.f_bavail.saturating_mul(disk.f_frsize) < len {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
     let reserved =
         rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len));
     match reserved {
