@@ -106,8 +106,7 @@ impl Router {
         );
         // A slow look-up must not put back what a later one has replaced.
         let outdated = layouts.get(name).is_some_and(|kept| {
-            kept.schema.id == layout.schema.id
-                && kept.schema.generation > layout.schema.generation
+            kept.schema.id == layout.schema.id && kept.schema.generation > layout.schema.generation
         });
         if !outdated {
             layouts.insert(name.clone(), layout.clone());
@@ -305,13 +304,14 @@ impl RangeLocation {
 }
 
 async fn sample_once(layout: &TableLayout) -> Result<Vec<KeySample>> {
-    let asked = layout.ranges.iter().map(|location| {
+    let ask = |location: RangeLocation| {
         let target = location.target(&layout.schema, None);
         async move {
             let sample = location.server.sample(target).await?;
-            Ok::<_, Error>((location.rows.end.clone().unwrap_or_default(), sample.bytes))
+            Ok::<_, Error>((location.rows.end.unwrap_or_default(), sample.bytes))
         }
-    });
+    };
+    let asked = layout.ranges.iter().cloned().map(ask);
     let sizes: Vec<(Bytes, u64)> = stream::iter(asked)
         .buffered(RANGES_IN_FLIGHT_MAX)
         .try_collect()
