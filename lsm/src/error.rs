@@ -72,6 +72,9 @@ pub enum Error {
         /// The failure that did it.
         reason: String,
     },
+    /// An edit was made for another version: a bug, stopped before it was stored.
+    #[error("edit of a version: {0}")]
+    Edit(#[from] crate::version::EditError),
     /// An option has a value that is not allowed.
     #[error("option {name}: {reason}")]
     InvalidOption {
@@ -103,7 +106,7 @@ impl Error {
             Error::RangeExists { .. } => ErrorKind::AlreadyExists,
             Error::Poisoned { .. } => ErrorKind::Poisoned,
             Error::InvalidOption { .. } => ErrorKind::InvalidArgument,
-            Error::Cancelled => ErrorKind::Aborted,
+            Error::Cancelled | Error::Edit(_) => ErrorKind::Aborted,
             Error::Closed => ErrorKind::Unavailable,
         }
     }

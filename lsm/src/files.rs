@@ -1,0 +1,201 @@
+//! The SSTable files of one table's folder: names, ids, opening, checking, removing.
+//!
+//! A file that a version gives up is *retired*: it is removed once no view and no cursor holds its
+//! reader. A file that was written but whose manifest never counted is retired at once. Whatever a
+//! crash leaves behind, the table's sweep removes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sstable::{BlockCache, Compression, Table, TableMeta, TableWriter, WriterOptions};
+use storage::{FileSystem, Path};
+use types::{FileId, SessionId};
+
+use crate::error::Result;
+use crate::manifest::Chain;
+use crate::options::{BlockCompression, StoreOptions};
+
+/// Folder of a table's SSTables, in the table's folder.
+pub(crate) const FILES_FOLDER: &str = "files";
+/// Folder of the folders of a table's ranges, in the table's folder.
+pub(crate) const RANGES_FOLDER: &str = "ranges";
+
+/// Gives out the ids of one session's files: shared by all its ranges.
+#[derive(Debug)]
+pub struct FileIds {
+    session: u64,
+    next: AtomicU64,
+}
+
+impl FileIds {
+    /// Ids of the files that `session` writes.
+    pub fn new(session: SessionId) -> FileIds {
+        FileIds { session: upper_half(session), next: AtomicU64::new(1) }
+    }
+
+    /// An id that no other file has.
+    pub fn next(&self) -> FileId {
+        let counter = self.next.fetch_add(1, Ordering::Relaxed);
+        FileId { session: self.session, counter }
+    }
+
+    /// Was the file written by this session?
+    pub fn is_ours(&self, file: FileId) -> bool {
+        file.session == self.session
+    }
+}
+
+fn upper_half(session: SessionId) -> u64 {
+    u64::try_from(session.get() >> 64).expect("64 bits are left")
+}
+
+/// The path of an SSTable in its table's folder.
+pub fn table_path(table_folder: &Path, file: FileId) -> Path {
+    table_folder.join(FILES_FOLDER).join(&format!("{file}.sst"))
+}
+
+/// A file that waits to be removed.
+struct Retired {
+    id: FileId,
+    bytes: u64,
+    /// Held by views and cursors too, while they read it.
+    reader: Option<Arc<Table>>,
+}
+
+/// The SSTables of one table's folder, as one range uses them.
+pub(crate) struct TableFiles {
+    files: Arc<dyn FileSystem>,
+    folder: Path,
+    ids: Arc<FileIds>,
+    cache: Option<Arc<BlockCache>>,
+    retired: Mutex<Vec<Retired>>,
+}
+
+impl TableFiles {
+    pub(crate) fn new(
+        files: Arc<dyn FileSystem>,
+        table_folder: Path,
+        ids: Arc<FileIds>,
+        cache: Option<Arc<BlockCache>>,
+    ) -> TableFiles {
+        let retired = Mutex::new(Vec::new());
+        TableFiles { files, folder: table_folder, ids, cache, retired }
+    }
+
+    pub(crate) fn path(&self, file: FileId) -> Path {
+        table_path(&self.folder, file)
+    }
+
+    /// Makes the names in the folder durable: before anything is built on what was found there.
+    pub(crate) async fn sync_folder(&self) -> Result<()> {
+        Ok(self.files.sync_folder(&self.folder.join(FILES_FOLDER)).await?)
+    }
+
+    /// Starts a new SSTable.
+    pub(crate) async fn create(&self, options: &StoreOptions) -> Result<(FileId, TableWriter)> {
+        let id = self.ids.next();
+        let blob = self.files.create(&self.path(id)).await?;
+        Ok((id, TableWriter::new(blob, id, writer_options(options))))
+    }
+
+    /// Opens a file that a manifest names, checking its length, footer, index and filters.
+    pub(crate) async fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        let blob = self.files.open(&self.path(meta.file)).await?;
+        Ok(Table::open(blob, meta.file, meta.len, self.cache.clone()).await?)
+    }
+
+    /// Reads a file that was just written again, whole, and checks every byte of it.
+    pub(crate) async fn verify(&self, meta: &TableMeta) -> Result<()> {
+        let blob = self.files.open(&self.path(meta.file)).await?;
+        sstable::verify_checksum(blob.as_ref(), meta.file, meta.len, meta.checksum).await?;
+        Ok(())
+    }
+
+    /// Leaves a file to be removed when nobody reads it any more.
+    pub(crate) fn retire(&self, id: FileId, bytes: u64, reader: Option<Arc<Table>>) {
+        self.retired().push(Retired { id, bytes, reader });
+    }
+
+    /// Files that wait to be removed.
+    pub(crate) fn retired_count(&self) -> usize {
+        self.retired().len()
+    }
+
+    /// Removes the retired files that nobody reads; returns the bytes of each. A removal that fails
+    /// is tried again the next time.
+    pub(crate) async fn remove_retired(&self) -> Vec<u64> {
+        let mut removed = Vec::new();
+        for mut file in self.take_unread() {
+            file.reader = None;
+            match self.files.remove(&self.path(file.id)).await {
+                Ok(()) => removed.push(file.bytes),
+                Err(_) => self.retired().push(file),
+            }
+        }
+        removed
+    }
+
+    /// Takes out the files whose reader only this list holds: nobody can begin to read them again.
+    fn take_unread(&self) -> Vec<Retired> {
+        let mut retired = self.retired();
+        let (unread, read) = retired
+            .drain(..)
+            .partition(|file| file.reader.as_ref().is_none_or(|r| Arc::strong_count(r) == 1));
+        *retired = read;
+        unread
+    }
+
+    fn retired(&self) -> std::sync::MutexGuard<'_, Vec<Retired>> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for TableFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableFiles").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+fn writer_options(options: &StoreOptions) -> WriterOptions {
+    let size = |bytes: u64| usize::try_from(bytes).expect("a checked option fits");
+    WriterOptions {
+        block_bytes: size(options.block_bytes),
+        compression: match options.compression {
+            BlockCompression::None => Compression::None,
+            BlockCompression::Lz4 => Compression::Lz4,
+        },
+        bloom_bits_per_key: u32::try_from(options.bloom_bits_per_key)
+            .expect("a checked option fits"),
+        value_block_threshold: size(options.value_block_threshold),
+        ..WriterOptions::default()
+    }
+}
+
+/// Removes the SSTables in a table's folder that no range's newest manifest names: what a crash
+/// left behind. To be called before the first range of the table is opened, by the table's only
+/// owner. Returns the removed files.
+///
+/// # Errors
+/// A folder or a manifest cannot be read: then nothing was removed.
+pub async fn sweep_table(files: &Arc<dyn FileSystem>, table_folder: &Path) -> Result<Vec<FileId>> {
+    let mut live: BTreeSet<FileId> = BTreeSet::new();
+    let ranges = table_folder.join(RANGES_FOLDER);
+    for range in files.list(&ranges, "").await?.iter().filter(|entry| entry.is_folder) {
+        let chain = Chain::new(Arc::clone(files), ranges.join(&range.name));
+        if let Some((manifest, _)) = chain.newest().await? {
+            live.extend(manifest.version.file_ids());
+        }
+    }
+    let folder = table_folder.join(FILES_FOLDER);
+    let mut removed = Vec::new();
+    for entry in files.list(&folder, "").await? {
+        let id = entry.name.strip_suffix(".sst").and_then(FileId::parse);
+        if let Some(id) = id.filter(|id| !live.contains(id)) {
+            files.remove(&folder.join(&entry.name)).await?;
+            removed.push(id);
+        }
+    }
+    Ok(removed)
+}

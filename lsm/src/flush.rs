@@ -1,0 +1,117 @@
+//! Flush: a frozen memtable becomes SSTables that a manifest names.
+//!
+//! 1. Take the oldest frozen memtable whose last sequence number is published.
+//! 2. Write its cells, in order, to SSTables cut at row boundaries; check each whole.
+//! 3. Commit a manifest with them and with `flushed` at the memtable's last number.
+//! 4. Reads pin the new state; the memtable is dropped elsewhere.
+//!
+//! A full disk changes nothing: the memtable waits and the flush may be tried again.
+
+use std::sync::Arc;
+
+use types::SeqNo;
+
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::events::{Event, Reason};
+use crate::output::{Output, Written};
+use crate::store::{Layer, Store};
+use crate::version::{Edit, TableRef};
+
+/// Cells between two points at which a flush lets other tasks run or is called off.
+const CELLS_PER_TURN: usize = 1024;
+
+/// What a flush did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flushed {
+    /// Everything up to this number is in SSTables.
+    pub flushed: SeqNo,
+    /// SSTables written.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Store {
+    /// Flushes the oldest frozen memtable. `None`: there is none, or not all of it is published.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` when the disk is full: nothing has changed. [`Error::Poisoned`] and
+    /// [`Error::Fenced`] stop the store.
+    pub async fn flush(self: &Arc<Self>) -> Result<Option<Flushed>> {
+        let _one = self.flushing.lock().await;
+        self.check()?;
+        let Some(layer) = self.state().frozen.first().cloned() else {
+            return Ok(None);
+        };
+        let (last, reason) = *layer.frozen.get().expect("a frozen memtable has its last number");
+        if last > self.published() {
+            return Ok(None);
+        }
+        let started = self.env().monotonic();
+        let bytes = layer.memtable.memory_bytes() as u64;
+        self.tell(&Event::FlushStarted { reason, bytes });
+        match self.flush_layer(&layer, last).await {
+            Ok(done) => {
+                let duration = self.env().monotonic().saturating_sub(started);
+                let Flushed { files, bytes, flushed } = done;
+                self.tell(&Event::FlushFinished { files, bytes, flushed, duration });
+                Ok(Some(done))
+            }
+            Err(failed) => {
+                self.tell(&Event::FlushFailed { error: failed.to_string() });
+                self.remove_retired().await;
+                Err(self.note_failure(failed))
+            }
+        }
+    }
+
+    /// Freezes and flushes until every published batch is in SSTables: before a range is closed,
+    /// moved, or for a test. To be called under the owner's lock against new batches.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    pub async fn flush_all(self: &Arc<Self>, reason: Reason) -> Result<()> {
+        self.freeze(reason);
+        while self.flush().await?.is_some() {}
+        Ok(())
+    }
+
+    async fn flush_layer(self: &Arc<Self>, layer: &Arc<Layer>, last: SeqNo) -> Result<Flushed> {
+        let written = self.write_layer(layer).await?;
+        let done = Flushed { flushed: last, files: written.tables().len(), bytes: written.bytes() };
+        let edit = Edit {
+            added: level_zero(&written),
+            flushed: Some(last),
+            last_timestamp: Some(self.last_timestamp_bound()),
+            ..Edit::default()
+        };
+        self.commit(edit, written, Some(Arc::clone(layer))).await?;
+        Ok(done)
+    }
+
+    async fn write_layer(&self, layer: &Layer) -> Result<Written> {
+        let mut output = Output::new(&self.files, self.options());
+        let mut cursor = layer.memtable.cursor();
+        let mut more = cursor.seek(&[]);
+        let mut turn = 0;
+        while more {
+            output.add(cursor.key(), cursor.value()).await?;
+            more = cursor.next();
+            turn += 1;
+            if turn == CELLS_PER_TURN {
+                turn = 0;
+                self.env().yield_now().await;
+                self.check()?;
+            }
+        }
+        output.finish().await
+    }
+}
+
+/// References to new files that may overlap others.
+pub(crate) fn level_zero(written: &Written) -> Vec<(usize, TableRef)> {
+    let reference = |meta: &sstable::TableMeta| TableRef { meta: meta.clone(), level: 0, clip: None };
+    written.tables().iter().map(|new| (0, reference(&new.meta))).collect()
+}

@@ -1,0 +1,82 @@
+//! Prints a manifest for people.
+
+use std::fmt::Write;
+
+use storage::Path;
+use types::{CellKey, RowRange};
+
+use crate::error::Result;
+use crate::manifest::Manifest;
+use crate::version::{Group, TableRef};
+
+/// The text of a stored manifest; `path` stands in error texts, and its number must be the file's.
+///
+/// # Errors
+/// Damage, or a format newer than this release's.
+pub fn manifest(path: &Path, stored: &[u8]) -> Result<String> {
+    let manifest = Manifest::decode(path, stored)?;
+    let mut text = String::new();
+    write_manifest(&mut text, &manifest).expect("a string takes all text");
+    Ok(text)
+}
+
+fn write_manifest(out: &mut String, manifest: &Manifest) -> std::fmt::Result {
+    let version = &manifest.version;
+    writeln!(out, "manifest {} of range {}", manifest.number, manifest.range)?;
+    writeln!(out, "  table           {}", manifest.table)?;
+    writeln!(out, "  rows            {:?}", manifest.bounds)?;
+    writeln!(out, "  epoch           {}", manifest.epoch)?;
+    writeln!(out, "  session         {}", manifest.session)?;
+    writeln!(out, "  writer          {:032x}", manifest.writer)?;
+    writeln!(out, "  previous        {:016x}", manifest.previous)?;
+    writeln!(out, "  min_writer      {}", manifest.min_writer)?;
+    writeln!(out, "  flushed         {}", version.flushed())?;
+    writeln!(out, "  last timestamp  {}", version.last_timestamp())?;
+    writeln!(out, "  bytes           {}", version.bytes())?;
+    for group in version.groups() {
+        write_group(out, group)?;
+    }
+    writeln!(out, "  options")?;
+    for (name, value) in manifest.options.echo() {
+        writeln!(out, "    {name} = {value}")?;
+    }
+    Ok(())
+}
+
+fn write_group(out: &mut String, group: &Group) -> std::fmt::Result {
+    write!(out, "  group {:?}", group.name)?;
+    for family in &group.families {
+        write!(out, " {family}")?;
+    }
+    writeln!(out, ": {} SSTables", group.tables.len())?;
+    group.tables.iter().try_for_each(|table| write_table(out, table))
+}
+
+fn write_table(out: &mut String, table: &TableRef) -> std::fmt::Result {
+    let TableRef { meta, level, clip } = table;
+    writeln!(out, "    L{level} {} {} bytes, xxh3 {:016x}", meta.file, meta.len, meta.checksum)?;
+    let properties = &meta.properties;
+    writeln!(
+        out,
+        "      {} cells, {} tombstones, {} rows, {}..={}",
+        properties.cells,
+        properties.tombstones,
+        properties.rows,
+        properties.smallest_seq,
+        properties.largest_seq
+    )?;
+    write_key(out, "from", &meta.smallest)?;
+    write_key(out, "to", &meta.largest)?;
+    write_clip(out, clip.as_ref())
+}
+
+fn write_key(out: &mut String, name: &str, key: &CellKey) -> std::fmt::Result {
+    writeln!(out, "      {name:<5}{key:?}")
+}
+
+fn write_clip(out: &mut String, clip: Option<&RowRange>) -> std::fmt::Result {
+    match clip {
+        Some(rows) => writeln!(out, "      clip {rows:?}"),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,181 @@
+//! Writes cells in key order to SSTables: what flush, compaction and recovery have in common.
+//!
+//! 1. Cells go to one file until it has its size; it is cut at the next row boundary, so a row is
+//!    never in two files of one output and its tombstones need no repeating.
+//! 2. A full file is finished (durable) and read again whole, its checksum compared.
+//! 3. It is opened, and waits for the manifest that names it.
+//!
+//! An output that is dropped before its files are taken retires them: nothing names them.
+
+use std::sync::Arc;
+
+use sstable::{StoredValue, Table, TableMeta, TableWriter};
+use types::{ErrorKind, FileId, key};
+
+use crate::error::{Error, Result};
+use crate::files::TableFiles;
+use crate::options::StoreOptions;
+
+/// A file that is written, checked and open.
+pub(crate) struct NewTable {
+    pub(crate) meta: TableMeta,
+    pub(crate) table: Arc<Table>,
+}
+
+/// Writes one run of SSTables.
+pub(crate) struct Output {
+    files: Arc<TableFiles>,
+    options: StoreOptions,
+    writer: Option<(FileId, TableWriter)>,
+    /// The escaped row of the last cell.
+    row: Vec<u8>,
+    done: Vec<NewTable>,
+}
+
+impl Output {
+    pub(crate) fn new(files: &Arc<TableFiles>, options: &StoreOptions) -> Output {
+        Output {
+            files: Arc::clone(files),
+            options: options.clone(),
+            writer: None,
+            row: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Adds a cell; keys ascend.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when a file could not be made durable; any other error leaves nothing.
+    pub(crate) async fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let writer = self.writer_for(key).await?;
+        Ok(writer.add(key, value).await?)
+    }
+
+    /// Adds a cell whose value lies outside the blocks of `from`: its pieces are copied as they are.
+    ///
+    /// # Errors
+    /// As [`Output::add`], and damage of the pieces.
+    pub(crate) async fn add_stored(
+        &mut self,
+        key: &[u8],
+        from: &Arc<Table>,
+        value: &StoredValue,
+    ) -> Result<()> {
+        let writer = self.writer_for(key).await?;
+        Ok(writer.add_stored(key, from, value).await?)
+    }
+
+    /// The writer of the file that `key` belongs into.
+    async fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
+        let row = key::row_prefix(key)
+            .ok_or_else(|| Error::CorruptCell { what: "a key has no row".to_owned() })?;
+        let full = |(_, writer): &(FileId, TableWriter)| writer.bytes() >= self.options.table_bytes;
+        let ordered = self.writer.as_ref().is_none_or(|(_, writer)| writer.last_key() < key);
+        if !ordered || self.row.as_slice() > row {
+            return Err(Error::CorruptCell { what: "keys do not ascend".to_owned() });
+        }
+        if self.row != row {
+            if self.writer.as_ref().is_some_and(full) {
+                self.cut().await?;
+            }
+            self.row.clear();
+            self.row.extend_from_slice(row);
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.files.create(&self.options).await?);
+        }
+        let (_, writer) = self.writer.as_mut().expect("it was just made");
+        Ok(writer)
+    }
+
+    /// Finishes, checks and opens the present file.
+    async fn cut(&mut self) -> Result<()> {
+        let Some((id, writer)) = self.writer.take() else {
+            return Ok(());
+        };
+        match self.finish_one(writer).await {
+            Ok(new) => self.done.push(new),
+            Err(failed) => {
+                self.files.retire(id, 0, None);
+                return Err(failed);
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish_one(&self, writer: TableWriter) -> Result<NewTable> {
+        let meta = writer.finish().await.map_err(poison_unless_full)?;
+        self.files.verify(&meta).await?;
+        let table = self.files.open(&meta).await?;
+        Ok(NewTable { meta, table })
+    }
+
+    /// Finishes the last file and hands over all of them.
+    ///
+    /// # Errors
+    /// As [`Output::add`].
+    pub(crate) async fn finish(mut self) -> Result<Written> {
+        self.cut().await?;
+        Ok(Written { files: Arc::clone(&self.files), tables: std::mem::take(&mut self.done) })
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        retire_all(&self.files, std::mem::take(&mut self.done));
+    }
+}
+
+/// Files that are written, checked and open, and that no manifest names yet.
+pub(crate) struct Written {
+    files: Arc<TableFiles>,
+    tables: Vec<NewTable>,
+}
+
+impl Written {
+    /// No files yet.
+    pub(crate) fn none(files: &Arc<TableFiles>) -> Written {
+        Written { files: Arc::clone(files), tables: Vec::new() }
+    }
+
+    /// The files.
+    pub(crate) fn tables(&self) -> &[NewTable] {
+        &self.tables
+    }
+
+    /// Bytes of the files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.tables.iter().map(|new| new.meta.len).sum()
+    }
+
+    /// Takes in those of another run.
+    pub(crate) fn append(&mut self, mut other: Written) {
+        self.tables.append(&mut other.tables);
+    }
+
+    /// Hands the files over: a manifest names them, or may.
+    pub(crate) fn keep(mut self) -> Vec<NewTable> {
+        std::mem::take(&mut self.tables)
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        retire_all(&self.files, std::mem::take(&mut self.tables));
+    }
+}
+
+fn retire_all(files: &TableFiles, tables: Vec<NewTable>) {
+    for new in tables {
+        files.retire(new.meta.file, new.meta.len, Some(new.table));
+    }
+}
+
+/// A file that could not be made durable leaves the disk in doubt, unless it was just full.
+fn poison_unless_full(failed: sstable::Error) -> Error {
+    match failed.kind() {
+        ErrorKind::ResourceExhausted => Error::Table(failed),
+        _ => Error::Poisoned { reason: failed.to_string() },
+    }
+}

@@ -1,0 +1,270 @@
+//! Which SSTables make a range: an immutable [`Version`], changed only by a pure
+//! [`Version::apply`].
+//!
+//! Invariants
+//! - In a group, the references of one level above 0 cover disjoint runs of keys and are sorted by
+//!   them. Level 0 may overlap. Which run is older matters to nobody: keys carry their sequence
+//!   number, so any two references merge into the same cells.
+//! - `flushed` never moves back: every mutation up to it is in the SSTables or dropped by retention.
+//! - A file is referenced more than once only through disjoint clips.
+//! - All groups share one `flushed` number.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sstable::TableMeta;
+use types::{CellKey, FamilyId, FileId, RowRange, SeqNo, Timestamp, key};
+
+/// A reference to an SSTable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableRef {
+    /// The file, as its writer described it: whole, whatever the clip.
+    pub meta: TableMeta,
+    /// 0: may overlap others of level 0. Above: one of a sorted run of disjoint files.
+    pub level: u32,
+    /// Only these rows of the file belong to the range; `None` means all.
+    pub clip: Option<RowRange>,
+}
+
+impl TableRef {
+    /// The file's id.
+    pub fn id(&self) -> FileId {
+        self.meta.file
+    }
+
+    /// May the reference hold keys from `from` (encoded) up to and without `to`?
+    pub fn overlaps(&self, from: &[u8], to: Option<&[u8]>) -> bool {
+        let (low, high) = (self.low(), self.high());
+        to.is_none_or(|to| low.as_slice() < to)
+            && match high {
+                Bound::At(last) => from <= last,
+                Bound::Before(end) => from < end.as_slice(),
+            }
+    }
+
+    /// Encoded position that no key of the reference is before.
+    fn low(&self) -> Vec<u8> {
+        let mut low = Vec::new();
+        if let Some(clip) = &self.clip {
+            key::put_row_start(&mut low, &clip.start);
+        }
+        low.max(self.meta.smallest.as_bytes().to_vec())
+    }
+
+    fn high(&self) -> Bound<'_> {
+        if let Some(end) = self.clip.as_ref().and_then(|clip| clip.end.as_ref()) {
+            let mut before = Vec::new();
+            key::put_row_start(&mut before, end);
+            if before.as_slice() <= self.meta.largest.as_bytes() {
+                return Bound::Before(before);
+            }
+        }
+        Bound::At(self.meta.largest.as_bytes())
+    }
+
+    /// Do all its keys sort before all of `later`'s?
+    fn is_before(&self, later: &TableRef) -> bool {
+        let low = later.low();
+        match self.high() {
+            Bound::At(last) => last < &low[..],
+            Bound::Before(end) => end <= low,
+        }
+    }
+}
+
+enum Bound<'a> {
+    At(&'a [u8]),
+    Before(Vec<u8>),
+}
+
+/// Families stored together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The group's name; the first is "default".
+    pub name: String,
+    /// Which families; the default group takes every family that no other group names.
+    pub families: Vec<FamilyId>,
+    /// References sorted by level, then smallest key, then id.
+    pub tables: Vec<Arc<TableRef>>,
+}
+
+impl Group {
+    /// The group that takes every family that no other names.
+    pub fn default_group() -> Group {
+        Group { name: "default".to_owned(), families: Vec::new(), tables: Vec::new() }
+    }
+}
+
+/// A change to a version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// Files no longer referenced, with all their clips.
+    pub removed: Vec<FileId>,
+    /// New references, each with the place of its group.
+    pub added: Vec<(usize, TableRef)>,
+    /// Everything up to here is now in SSTables; `None` leaves it.
+    pub flushed: Option<SeqNo>,
+    /// No server timestamp above this was handed out; `None` leaves it. Never lowers it.
+    pub last_timestamp: Option<Timestamp>,
+}
+
+/// Why an edit does not fit a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// A file to be removed is not referenced.
+    #[error("file {0} is not referenced")]
+    NotLive(FileId),
+    /// A file to be added is referenced already.
+    #[error("file {0} is referenced already")]
+    Duplicate(FileId),
+    /// There is no such group.
+    #[error("there is no group {0}")]
+    NoGroup(usize),
+}
+
+/// Which SSTables make a range at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    groups: Vec<Group>,
+    flushed: SeqNo,
+    last_timestamp: Timestamp,
+}
+
+impl Version {
+    /// A range with no cells and one group.
+    pub fn empty() -> Version {
+        Version {
+            groups: vec![Group::default_group()],
+            flushed: SeqNo::ZERO,
+            last_timestamp: Timestamp::ZERO,
+        }
+    }
+
+    /// Builds a version from stored parts.
+    ///
+    /// # Errors
+    /// The invariant that they break.
+    pub(crate) fn from_parts(
+        groups: Vec<Group>,
+        flushed: SeqNo,
+        last_timestamp: Timestamp,
+    ) -> Result<Version, &'static str> {
+        let version = Version { groups, flushed, last_timestamp };
+        version.check()?;
+        Ok(version)
+    }
+
+    /// The locality groups.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Every mutation up to this number is in the SSTables.
+    pub fn flushed(&self) -> SeqNo {
+        self.flushed
+    }
+
+    /// No server timestamp above this was handed out before it was committed.
+    pub fn last_timestamp(&self) -> Timestamp {
+        self.last_timestamp
+    }
+
+    /// All references of all groups.
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<TableRef>> {
+        self.groups.iter().flat_map(|group| &group.tables)
+    }
+
+    /// The files referenced.
+    pub fn file_ids(&self) -> BTreeSet<FileId> {
+        self.tables().map(|table| table.id()).collect()
+    }
+
+    /// Bytes of the files referenced, each counted once.
+    pub fn bytes(&self) -> u64 {
+        let mut seen = BTreeSet::new();
+        let fresh = self.tables().filter(|table| seen.insert(table.id()));
+        fresh.map(|table| table.meta.len).sum()
+    }
+
+    /// The only way a range's file set changes; pure, so it is tested without I/O.
+    ///
+    /// # Errors
+    /// The edit was not made for this version.
+    pub fn apply(&self, edit: &Edit) -> Result<Version, EditError> {
+        let mut next = self.clone();
+        for id in &edit.removed {
+            let mut found = false;
+            for group in &mut next.groups {
+                let before = group.tables.len();
+                group.tables.retain(|table| table.id() != *id);
+                found |= group.tables.len() < before;
+            }
+            if !found {
+                return Err(EditError::NotLive(*id));
+            }
+        }
+        let mut live = next.file_ids();
+        for (place, table) in &edit.added {
+            let unclipped = table.clip.is_none();
+            if !live.insert(table.id()) && unclipped {
+                return Err(EditError::Duplicate(table.id()));
+            }
+            let group = next.groups.get_mut(*place).ok_or(EditError::NoGroup(*place))?;
+            group.tables.push(Arc::new(table.clone()));
+        }
+        for group in &mut next.groups {
+            group.tables.sort_by(|a, b| order(a).cmp(&order(b)));
+        }
+        next.flushed = edit.flushed.unwrap_or(self.flushed);
+        next.last_timestamp = self.last_timestamp.max(edit.last_timestamp.unwrap_or_default());
+        assert!(next.flushed >= self.flushed, "a flush never moves backwards");
+        if let Err(broken) = next.check() {
+            panic!("an edit breaks its version: {broken}");
+        }
+        Ok(next)
+    }
+
+    /// The invariants, held after every edit and checked in every manifest that is read.
+    fn check(&self) -> Result<(), &'static str> {
+        if self.groups.is_empty() {
+            return Err("a version has no locality group");
+        }
+        let mut seen: Vec<(FileId, Option<&RowRange>)> = Vec::new();
+        for group in &self.groups {
+            let sorted = group.tables.is_sorted_by(|a, b| order(a) <= order(b));
+            if !sorted {
+                return Err("references are not sorted");
+            }
+            for pair in group.tables.windows(2) {
+                let [left, right] = pair else { continue };
+                let one_run = left.level > 0 && left.level == right.level;
+                if one_run && !left.is_before(right) {
+                    return Err("references of one level overlap");
+                }
+            }
+            for table in &group.tables {
+                if table.meta.smallest > table.meta.largest {
+                    return Err("a file's smallest key is after its largest");
+                }
+                seen.push((table.id(), table.clip.as_ref()));
+            }
+        }
+        seen.sort();
+        let twice = seen.windows(2).any(|pair| pair[0].0 == pair[1].0 && !disjoint(pair));
+        if twice { Err("a file is referenced twice") } else { Ok(()) }
+    }
+}
+
+/// Do two references of one file, sorted by their clips, have no row in common?
+fn disjoint(pair: &[(FileId, Option<&RowRange>)]) -> bool {
+    match (pair[0].1, pair[1].1) {
+        (Some(first), Some(second)) => {
+            first.end.as_ref().is_some_and(|end| *end <= second.start)
+        }
+        _ => false,
+    }
+}
+
+fn order(table: &TableRef) -> (u32, &CellKey, FileId, Option<&RowRange>) {
+    (table.level, &table.meta.smallest, table.id(), table.clip.as_ref())
+}
