@@ -1,0 +1,197 @@
+//! The bytes themselves: golden ones, and hostile ones.
+
+use bytes::Bytes;
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore, SeedableRng};
+use tepui_wal::format::{
+    FRAME_HEADER_BYTES, FrameHeader, HeaderError, Place, Predecessor, SEGMENT_HEADER_BYTES,
+    SegmentHeader, decode_entries, payload_matches, put_end_mark, put_frame,
+};
+use tepui_wal::{OwnedEntry, SegmentName};
+use types::SessionId;
+
+use crate::session::{entry, random_group};
+
+const NAME: SegmentName = SegmentName {
+    number: 1,
+    seed: 0x0102_0304_0506_0708,
+};
+
+fn place(offset: u64) -> Place {
+    Place {
+        seed: NAME.seed,
+        offset,
+    }
+}
+
+fn small_segment() -> Vec<u8> {
+    let header = SegmentHeader {
+        session: SessionId::new(7),
+        name: NAME,
+        predecessor: None,
+    };
+    let mut out = header.encode().to_vec();
+    let batch = entry(3, 42, b"hello".to_vec());
+    put_frame(&mut out, place(88), 1, 0, &[batch.as_entry()]);
+    put_end_mark(&mut out, place(176), 2, 176);
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for line in bytes.chunks(16) {
+        let digits: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        text.push_str(&digits.join(" "));
+        text.push('\n');
+    }
+    text
+}
+
+#[test]
+fn a_small_segment_has_exactly_these_bytes() {
+    let found = hex(&small_segment());
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/segment.hex");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the golden file is the source tree's"
+        )]
+        std::fs::write(path, &found).unwrap();
+    }
+    assert_eq!(found, include_str!("../golden/segment.hex"));
+    assert_eq!(small_segment().len(), 224, "as FORMAT.md says");
+}
+
+#[test]
+fn a_name_reads_back_and_no_other_form_does() {
+    let text = "00000000000000000001-0102030405060708.log";
+    assert_eq!(NAME.to_string(), text);
+    assert_eq!(SegmentName::parse(text), Some(NAME));
+    for bad in [
+        "",
+        "00000000000000000001.log",
+        "1-0102030405060708.log",
+        "00000000000000000001-010203040506070A.log",
+        "00000000000000000001-0102030405060708",
+        "99999999999999999999-0102030405060708.log",
+        "+0000000000000000001-0102030405060708.log",
+    ] {
+        assert_eq!(SegmentName::parse(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn a_header_is_read_under_its_own_name_only() {
+    let before = Predecessor {
+        seed: 9,
+        len: 4096,
+        last_frame: 17,
+    };
+    let name = SegmentName { number: 2, seed: 5 };
+    let header = SegmentHeader {
+        session: SessionId::new(7),
+        name,
+        predecessor: Some(before),
+    };
+    let stored = header.encode();
+    assert_eq!(SegmentHeader::decode(&stored, name), Ok(header));
+    assert_eq!(
+        SegmentHeader::decode(&stored[..87], name),
+        Err(HeaderError::Absent)
+    );
+    let other_seed = SegmentName { number: 2, seed: 6 };
+    assert_eq!(
+        SegmentHeader::decode(&stored, other_seed),
+        Err(HeaderError::Absent)
+    );
+    let other_number = SegmentName { number: 3, seed: 5 };
+    let wrong = SegmentHeader::decode(&stored, other_number).unwrap_err();
+    assert!(matches!(wrong, HeaderError::Wrong(_)), "{wrong:?}");
+    for at in 0..SEGMENT_HEADER_BYTES {
+        let mut flipped = stored;
+        flipped[at] ^= 0x10;
+        assert_eq!(
+            SegmentHeader::decode(&flipped, name),
+            Err(HeaderError::Absent),
+            "byte {at}"
+        );
+    }
+}
+
+fn read_frame(bytes: &[u8], place: Place) -> Option<(FrameHeader, Vec<OwnedEntry>)> {
+    let header = FrameHeader::decode(bytes, place)?;
+    let len = usize::try_from(header.frame_len()).ok()?;
+    let padded = bytes.get(FRAME_HEADER_BYTES..len)?;
+    if !payload_matches(&header, place, padded) {
+        return None;
+    }
+    let entries = decode_entries(&header, &Bytes::copy_from_slice(padded)).ok()?;
+    Some((header, entries))
+}
+
+#[test]
+fn frames_read_back_at_their_own_place_only() {
+    for seed in 0..200 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let group = random_group(&mut random, 100);
+        let entries: Vec<_> = group.iter().map(OwnedEntry::as_entry).collect();
+        let here = Place {
+            seed: random.next_u64(),
+            offset: random.random_range(1..1000) * 8,
+        };
+        let mut out = Vec::new();
+        put_frame(&mut out, here, seed + 1, here.offset - 8, &entries);
+        assert_eq!(out.len() % 8, 0);
+        let (header, found) = read_frame(&out, here).unwrap();
+        assert_eq!(
+            (header.number, header.synced_to),
+            (seed + 1, here.offset - 8)
+        );
+        assert_eq!(found, group, "seed {seed}");
+        let moved = Place {
+            offset: here.offset + 8,
+            ..here
+        };
+        assert_eq!(FrameHeader::decode(&out, moved), None, "seed {seed}");
+        let recycled = Place {
+            seed: random.next_u64(),
+            ..here
+        };
+        assert_eq!(FrameHeader::decode(&out, recycled), None, "seed {seed}");
+        let at = random.random_range(0..out.len());
+        out[at] ^= 1 << random.random_range(0..8);
+        assert_eq!(read_frame(&out, here), None, "seed {seed}, byte {at}");
+    }
+}
+
+/// The checksums hold and the content is nonsense: what only a bug or a forger writes.
+#[test]
+fn entries_that_lie_are_refused() {
+    for seed in 0..2_000 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut payload = vec![0; random.random_range(0..80)];
+        random.fill_bytes(&mut payload);
+        if let Some(kind) = payload.first_mut() {
+            *kind = random.random_range(0..5);
+        }
+        let header = FrameHeader {
+            number: 1,
+            synced_to: 0,
+            payload_checksum: 0,
+            payload_len: random.random_range(0..100),
+            entries: if random.random_bool(0.5) {
+                1
+            } else {
+                random.next_u32()
+            },
+            is_end: random.random_bool(0.1),
+            unknown_flags: false,
+        };
+        // Any answer but a panic or a huge allocation; what is accepted is whole.
+        let padded = Bytes::from(payload);
+        if let Ok(entries) = decode_entries(&header, &padded) {
+            let bytes: usize = entries.iter().map(|entry| entry.payload.len() + 33).sum();
+            assert_eq!(bytes, header.payload_len as usize, "seed {seed}");
+        }
+    }
+}
