@@ -11,13 +11,18 @@
 //!   that the kernel has dropped.
 
 use std::fs::File;
+use std::io::ErrorKind::AlreadyExists;
 use std::os::unix::fs::FileExt;
+use std::path::Path as DiskPath;
 use std::sync::{Arc, Mutex};
 
 use types::ErrorKind;
 
 use super::{LOG_SUFFIX, RECYCLED_FOLDER, Shared, disk, poisoned};
 use crate::{BlockingLog, Error, Operation, Path, Result, SealedLog};
+
+/// How many names are tried for a file in the pool.
+const POOL_NAME_TRIES_MAX: u32 = 1000;
 
 /// Whether a log may still be appended to. Held locked for the length of each append, so that no
 /// append is under way when a seal returns.
@@ -217,9 +222,8 @@ impl Shared {
         let Some(len) = disk::file_len(&file).map_err(failed)? else {
             return Ok(());
         };
-        let name = format!("{:016x}{LOG_SUFFIX}", self.env.random_u64());
         let recycled = self.root.join(RECYCLED_FOLDER);
-        disk::move_new(&file, &recycled.join(&name)).map_err(failed)?;
+        let name = self.move_to_pool(&file, &recycled).map_err(failed)?;
         disk::sync_folder(&recycled).map_err(|error| poisoned(Operation::Remove, path, &error))?;
         self.sync_entries(Operation::Remove, path, &path.parent())?;
         let surplus = {
@@ -233,6 +237,21 @@ impl Shared {
             disk::remove_file(&recycled.join(name)).map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Moves a file to the pool's folder under a name of its own, and returns that.
+    fn move_to_pool(&self, file: &DiskPath, recycled: &DiskPath) -> std::io::Result<String> {
+        let mut tries = 0;
+        loop {
+            let name = format!("{:016x}{LOG_SUFFIX}", self.env.random_u64());
+            match disk::move_new(file, &recycled.join(&name)) {
+                Ok(()) => return Ok(name),
+                // A repeated seed draws the names of the former run again.
+                Err(error) if error.kind() == AlreadyExists && tries < POOL_NAME_TRIES_MAX => {}
+                Err(error) => return Err(error),
+            }
+            tries += 1;
+        }
     }
 
     /// Ends appends to the logs in `folder`. Those of another process have ended already: this

@@ -157,7 +157,7 @@ impl Shared {
 
     /// Makes `folder` and those above it, and their names durable. A folder that is there may still
     /// be unknown to the disk: each is synced once in the life of this process.
-    fn ensure_folder(&self, folder: &Path) -> std::io::Result<()> {
+    fn ensure_folder(&self, operation: Operation, folder: &Path) -> Result<()> {
         let mut durable = self
             .durable_folders
             .lock()
@@ -169,8 +169,9 @@ impl Shared {
             at = at.parent();
         }
         while let Some(folder) = unknown.pop() {
-            disk::make_folder(&self.resolve(&folder))?;
-            disk::sync_folder(&self.resolve(&folder.parent()))?;
+            disk::make_folder(&self.resolve(&folder))
+                .map_err(|error| Error::from_io(operation, &folder, &error))?;
+            self.sync_entries(operation, &folder, &folder.parent())?;
             durable.insert(folder);
         }
         Ok(())
@@ -179,9 +180,9 @@ impl Shared {
     /// Gives a finished, synced file its path, durably. It stays where it was when that fails
     /// before the move.
     fn commit(&self, operation: Operation, file: &std::path::Path, path: &Path) -> Result<()> {
-        let failed = |error: std::io::Error| Error::from_io(operation, path, &error);
-        self.ensure_folder(&path.parent()).map_err(failed)?;
-        disk::move_new(file, &self.resolve(path)).map_err(failed)?;
+        self.ensure_folder(operation, &path.parent())?;
+        disk::move_new(file, &self.resolve(path))
+            .map_err(|error| Error::from_io(operation, path, &error))?;
         self.sync_entries(operation, path, &path.parent())
     }
 
@@ -191,12 +192,11 @@ impl Shared {
     }
 
     fn sync_folder(&self, folder: &Path) -> Result<()> {
-        let failed = |error: std::io::Error| poisoned(Operation::SyncFolder, folder, &error);
         if !self.resolve(folder).is_dir() {
             return Ok(());
         }
-        self.ensure_folder(folder).map_err(failed)?;
-        disk::sync_folder(&self.resolve(folder)).map_err(failed)
+        self.ensure_folder(Operation::SyncFolder, folder)?;
+        self.sync_entries(Operation::SyncFolder, folder, folder)
     }
 
     fn remove_folder(&self, folder: &Path) -> Result<()> {

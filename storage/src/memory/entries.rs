@@ -148,7 +148,7 @@ impl State {
             Some(position) => self.pool.remove(position),
             None => {
                 let inode = self.next_number();
-                self.files.insert(inode, File::zeros(reserve));
+                self.files.insert(inode, File::log(reserve));
                 (inode, path.clone())
             }
         };

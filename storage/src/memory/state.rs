@@ -41,6 +41,8 @@ pub(super) struct File {
     pub(super) synced: Arc<Vec<u8>>,
     /// Later writes, in order.
     pub(super) writes: Vec<Write>,
+    /// Is it a log? Else it is a blob, which never changes.
+    pub(super) is_log: bool,
     /// Bytes appended in this life as a log.
     pub(super) appended: u64,
     /// How many of them were synced.
@@ -60,10 +62,11 @@ impl File {
         }
     }
 
-    pub(super) fn zeros(len: u64) -> File {
+    pub(super) fn log(len: u64) -> File {
         File {
             len,
             synced_len: len,
+            is_log: true,
             ..File::default()
         }
     }
@@ -219,11 +222,10 @@ impl State {
         {
             return Some(0);
         }
-        let is_blob = file.writer.is_none() && file.appended == 0;
-        Some(if is_blob {
-            file.synced_len
-        } else {
+        Some(if file.is_log {
             file.appended_synced
+        } else {
+            file.synced_len
         })
     }
 

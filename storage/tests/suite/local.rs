@@ -193,6 +193,85 @@ fn a_read_only_folder_is_refused() {
     }
 }
 
+const FULL_DISK_TEST: &str = "local::a_full_disk_refuses_and_recovers_unaided";
+const FULL_DISK_FOLDER: &str = "TEPUI_TEST_FULL_DISK_FOLDER";
+
+/// Runs on a disk of 4 MiB.
+async fn fill_and_recover(files: &LocalFileSystem) {
+    let mut log = new_log(files, "wal/1.log", 1 << 20).await;
+    let filler = Bytes::from(vec![7; 100_000]);
+    let mut count = 0;
+    let refused = loop {
+        match files
+            .put_if_absent(&path(&format!("t/{count}")), filler.clone())
+            .await
+        {
+            Ok(()) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::ResourceExhausted, "{refused}");
+    assert!(count > 10);
+    let refused = files
+        .create_log(&path("wal/2.log"), 1 << 20)
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(refused.kind(), ErrorKind::ResourceExhausted, "{refused}");
+    let mut writer = files.create(&path("t/x")).await.unwrap();
+    let refused = writer.append(filler.clone()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ResourceExhausted, "{refused}");
+    drop(writer);
+    assert_eq!(files.list(&path("t"), "").await.unwrap().len(), count);
+    assert_eq!(files.list(&path("wal"), "").await.unwrap().len(), 1);
+    // The log's space is its own, and reads go on.
+    log.append(&[1; 1 << 20]).unwrap();
+    log.sync().unwrap();
+    let reader = files.open(&path("t/0")).await.unwrap();
+    assert_eq!(reader.read_at(0, 100_000).await.unwrap(), filler);
+    assert_eq!(
+        log.append(&[1; 1 << 20]).unwrap_err().kind(),
+        ErrorKind::Poisoned
+    );
+    for number in 0..count {
+        files.remove(&path(&format!("t/{number}"))).await.unwrap();
+    }
+    files.put_if_absent(&path("t/x"), filler).await.unwrap();
+    drop(new_log(files, "wal/2.log", 1 << 20).await);
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers_unaided() {
+    if let Some(root) = std::env::var_os(FULL_DISK_FOLDER) {
+        let files = open(DiskPath::new(&root)).unwrap();
+        run(fill_and_recover(&files));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=4m none \"${FULL_DISK_FOLDER}\" || exit 42; \
+         exec \"$0\" --exact {FULL_DISK_TEST}"
+    );
+    let ended = std::process::Command::new("unshare")
+        .args(["-Urm", "sh", "-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .env(FULL_DISK_FOLDER, folder.path())
+        .output();
+    let text = match &ended {
+        Ok(ended) => format!(
+            "{}{}",
+            String::from_utf8_lossy(&ended.stdout),
+            String::from_utf8_lossy(&ended.stderr)
+        ),
+        Err(error) => error.to_string(),
+    };
+    match ended {
+        Ok(ended) if ended.status.success() => assert!(text.contains("1 passed"), "{text}"),
+        Ok(ended) if text.contains("running 1 test") => panic!("{}: {text}", ended.status),
+        _ => eprintln!("SKIPPED {FULL_DISK_TEST}: no user namespace with mounts here: {text}"),
+    }
+}
+
 #[test]
 fn unfinished_blobs_are_gone_after_an_open() {
     let folder = tempfile::tempdir().unwrap();
@@ -248,6 +327,20 @@ fn the_pool_is_bounded_and_keeps_the_largest_logs() {
     let files = LocalFileSystem::open(folder.path(), Env::simulated(2), options).unwrap();
     assert_eq!(files.recycled_logs(), 2);
     assert_eq!(run(new_log(&files, "wal/7.log", 5000)).reserved(), 9000);
+}
+
+#[test]
+fn a_repeated_seed_recycles_beside_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    for life in 0..3 {
+        let files = open(folder.path()).unwrap();
+        run(async {
+            let at = format!("wal/{life}.log");
+            drop(new_log(&files, &at, 1000 + life).await);
+            files.remove(&path(&at)).await.unwrap();
+        });
+        assert_eq!(files.recycled_logs() as u64, life + 1);
+    }
 }
 
 #[test]
