@@ -32,6 +32,7 @@ pub(super) fn open(root: &Path, env: Env, options: &LocalOptions) -> Result<Shar
     // Only now that the folder is known to be ours: what lies in these is deleted at will.
     make(&root.join(TMP_FOLDER))?;
     make(&root.join(RECYCLED_FOLDER))?;
+    sync_root(root)?;
     empty_tmp(root)?;
     let shared = Shared::new(root.to_path_buf(), env, options, folder_id, lock);
     shared.load_pool()?;
@@ -246,6 +247,20 @@ fn write_version(root: &Path, env: &Env) -> Result<String> {
     };
     write().map_err(|error| failed(&path, &error))?;
     Ok(folder_id)
+}
+
+/// Makes the folder's first names and its own durable: whoever made them may have died before.
+fn sync_root(root: &Path) -> Result<()> {
+    disk::sync_folder(root).map_err(|error| failed(root, &error))?;
+    let absolute = std::path::absolute(root).map_err(|error| failed(root, &error))?;
+    let Some(parent) = absolute.parent() else {
+        return Ok(());
+    };
+    match disk::sync_folder(parent) {
+        // Another user's folder, which this one may pass through but not open.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        other => other.map_err(|error| failed(parent, &error)),
+    }
 }
 
 fn empty_tmp(root: &Path) -> Result<()> {
