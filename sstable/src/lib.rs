@@ -1,1 +1,31 @@
-//! The immutable sorted file: blocks, index, bloom filter, value blocks and block cache
+#![doc = include_str!("../FORMAT.md")]
+
+mod block;
+mod block_builder;
+mod cache;
+mod coding;
+mod cursor;
+mod error;
+mod filter;
+mod footer;
+mod frame;
+mod index;
+pub mod inspect;
+mod options;
+mod properties;
+mod table;
+mod value;
+mod verify;
+mod writer;
+
+pub use block::Block;
+pub use cache::{BlockCache, CacheCounts};
+pub use cursor::{Step, TableCursor};
+pub use error::{Error, Result};
+pub use frame::{BlockHandle, BlockKind};
+pub use options::{Compression, WriterOptions};
+pub use properties::Properties;
+pub use table::{Table, file_id};
+pub use value::{PIECE_BYTES, StoredValue, ValueRef};
+pub use verify::{verify_checksum, verify_file};
+pub use writer::{TableMeta, TableWriter};

@@ -1,0 +1,336 @@
+//! Writes a table, front to back.
+//!
+//! 1. Each entry is checked (a cell key, greater than the last one), counted in the properties, and
+//!    hashed for the filters when its row or column is new.
+//! 2. When it does not fit the open data block, that block goes out. A big value goes out before the
+//!    block that will hold its cell, as it is.
+//! 3. [`TableWriter::finish`] writes the filters, the index, the properties and the footer.
+//!
+//! Memory: one block, the index, and 8 bytes per row and per column for the filters. Bytes go to the
+//! file in appends of at least 64 KiB. The checksum of the whole file is taken on the way.
+
+use bytes::Bytes;
+use storage::BlobWriter;
+use types::{CellKey, FileId, Kind, ParsedKey};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::block_builder::{BlockBuilder, Place};
+use crate::error::{Error, Result};
+use crate::filter::{Domain, FilterBuilder};
+use crate::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
+use crate::frame::{BlockHandle, BlockKind, Framer};
+use crate::index::{IndexBuilder, TopIndexBuilder, separator};
+use crate::options::WriterOptions;
+use crate::properties::Properties;
+use crate::table::Table;
+use crate::value::{PIECE_BYTES, StoredValue};
+
+const APPEND_BYTES: usize = 64 << 10;
+
+/// What a manifest keeps of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableMeta {
+    /// The file.
+    pub file: FileId,
+    /// Bytes of the file.
+    pub len: u64,
+    /// XXH3-64 of the whole file.
+    pub checksum: u64,
+    /// The smallest key.
+    pub smallest: CellKey,
+    /// The largest key.
+    pub largest: CellKey,
+    /// Counts and bounds.
+    pub properties: Properties,
+}
+
+/// The file as it is written: appends are gathered, hashed and counted.
+struct Output {
+    blob: Box<dyn BlobWriter>,
+    file: FileId,
+    buffer: Vec<u8>,
+    /// Bytes written and gathered: the offset of the next byte.
+    offset: u64,
+    hash: Xxh3,
+    framer: Framer,
+}
+
+impl Output {
+    fn put(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+        self.offset += bytes.len() as u64;
+    }
+
+    fn put_block(&mut self, kind: BlockKind, payload: &[u8]) -> BlockHandle {
+        let handle = self
+            .framer
+            .put(&mut self.buffer, kind, payload, self.offset);
+        self.offset += handle.stored_bytes() as u64;
+        handle
+    }
+
+    async fn drain_if_full(&mut self) -> Result<()> {
+        if self.buffer.len() >= APPEND_BYTES {
+            self.drain().await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn drain(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let room = Vec::with_capacity(APPEND_BYTES + (APPEND_BYTES >> 2));
+        let gathered = std::mem::replace(&mut self.buffer, room);
+        self.hash.update(&gathered);
+        let appended = self.blob.append(Bytes::from(gathered)).await;
+        appended.map_err(|source| Error::Storage {
+            file: self.file,
+            source,
+        })
+    }
+}
+
+/// Writes one table from entries in key order.
+pub struct TableWriter {
+    out: Output,
+    options: WriterOptions,
+    block: BlockBuilder,
+    /// The open block's separator.
+    separator: Vec<u8>,
+    index: IndexBuilder,
+    row_filter: FilterBuilder,
+    column_filter: FilterBuilder,
+    previous: Vec<u8>,
+    properties: Properties,
+    handle: Vec<u8>,
+}
+
+impl TableWriter {
+    /// Begins a table that will be `file`.
+    pub fn new(blob: Box<dyn BlobWriter>, file: FileId, options: WriterOptions) -> TableWriter {
+        options.assert_valid();
+        let framer = Framer::new(file, options.compression);
+        let hash = Xxh3::new();
+        TableWriter {
+            out: Output {
+                blob,
+                file,
+                buffer: Vec::new(),
+                offset: 0,
+                hash,
+                framer,
+            },
+            options,
+            block: BlockBuilder::new(options.restart_interval),
+            separator: Vec::new(),
+            index: IndexBuilder::new(options.index_block_bytes),
+            row_filter: FilterBuilder::default(),
+            column_filter: FilterBuilder::default(),
+            previous: Vec::new(),
+            properties: Properties::default(),
+            handle: Vec::new(),
+        }
+    }
+
+    /// Adds an entry. Keys ascend strictly: asserted.
+    ///
+    /// # Errors
+    /// `NotAKey`; `Storage`, after which the table is lost.
+    pub async fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.count(key, value.len() as u64)?;
+        if value.len() < self.options.value_block_threshold {
+            self.make_room(key, value.len());
+            self.put_entry(key, value, Place::Inline);
+            return self.out.drain_if_full().await;
+        }
+        let offset = self.begin_stored(key, value.len() as u64);
+        let checksums = value.chunks(PIECE_BYTES).map(xxh3_64).collect();
+        for piece in value.chunks(PIECE_BYTES) {
+            self.out.put(piece);
+            self.out.drain_if_full().await?;
+        }
+        self.put_stored_entry(key, StoredValue::new(value.len() as u64, offset, checksums));
+        self.out.drain_if_full().await
+    }
+
+    /// Adds an entry whose value lies outside the blocks of `source`, copying it piece by piece.
+    ///
+    /// # Errors
+    /// `NotAKey`; an error of reading `source`; `Storage`. After an error the table is lost.
+    pub async fn add_stored(
+        &mut self,
+        key: &[u8],
+        source: &Table,
+        value: &StoredValue,
+    ) -> Result<()> {
+        self.count(key, value.len())?;
+        let offset = self.begin_stored(key, value.len());
+        for piece in 0..value.pieces() {
+            let content = source.read_value_piece(value, piece).await?;
+            self.out.put(&content);
+            self.out.drain_if_full().await?;
+        }
+        let checksums = value.checksums().to_vec();
+        self.put_stored_entry(key, StoredValue::new(value.len(), offset, checksums));
+        self.out.drain_if_full().await
+    }
+
+    /// Bytes of the file so far, the open block not included.
+    pub fn bytes(&self) -> u64 {
+        self.out.offset
+    }
+
+    /// Entries so far.
+    pub fn cells(&self) -> u64 {
+        self.properties.cells
+    }
+
+    /// The last key added; empty before the first.
+    pub fn last_key(&self) -> &[u8] {
+        &self.previous
+    }
+
+    /// Completes the table and makes it durable. A table has at least one entry: asserted.
+    ///
+    /// # Errors
+    /// `Storage`.
+    pub async fn finish(mut self) -> Result<TableMeta> {
+        assert!(self.properties.cells > 0, "a table has at least one entry");
+        self.cut_block();
+        let data_end = self.out.offset;
+        let bits = self.options.bloom_bits_per_key;
+        let mut filter = |kind, builder: FilterBuilder| {
+            builder
+                .finish(bits)
+                .map(|payload| self.out.put_block(kind, &payload))
+        };
+        let row_filter = filter(BlockKind::RowFilter, self.row_filter);
+        let column_filter = filter(BlockKind::ColumnFilter, self.column_filter);
+        self.out.drain_if_full().await?;
+        let mut top = TopIndexBuilder::new();
+        for partition in self.index.finish() {
+            let handle = self
+                .out
+                .put_block(BlockKind::IndexPartition, &partition.payload);
+            top.add(&partition.separator, handle);
+            self.out.drain_if_full().await?;
+        }
+        let top_index = self.out.put_block(BlockKind::TopIndex, top.finish());
+        self.properties.largest = self.previous;
+        let properties = self
+            .out
+            .put_block(BlockKind::Properties, &self.properties.encode());
+        let len = self.out.offset + FOOTER_BYTES as u64;
+        let file = self.out.file;
+        let footer = Footer {
+            file,
+            row_filter,
+            column_filter,
+            top_index,
+            properties,
+            data_end,
+            written_by: FORMAT_VERSION,
+        };
+        self.out.put(&footer.encode(len));
+        self.out.drain().await?;
+        let checksum = self.out.hash.digest();
+        self.out
+            .blob
+            .finish()
+            .await
+            .map_err(|source| Error::Storage { file, source })?;
+        let smallest = CellKey::from_valid(&self.properties.smallest);
+        let largest = CellKey::from_valid(&self.properties.largest);
+        Ok(TableMeta {
+            file,
+            len,
+            checksum,
+            smallest,
+            largest,
+            properties: self.properties,
+        })
+    }
+
+    /// Checks and counts an entry before anything of it is written.
+    fn count(&mut self, key: &[u8], value_len: u64) -> Result<()> {
+        let Some(parsed) = ParsedKey::parse(key) else {
+            let key_start = key[..key.len().min(64)].escape_ascii().to_string();
+            return Err(Error::NotAKey {
+                file: self.out.file,
+                key_len: key.len(),
+                key_start,
+            });
+        };
+        assert!(key > self.previous.as_slice(), "keys of a table ascend");
+        if self.properties.cells == 0 {
+            self.properties.smallest = key.to_vec();
+        }
+        // Escaped rows and column prefixes are whole fields: no one is a prefix of another.
+        if !self.previous.starts_with(parsed.row_prefix()) {
+            self.properties.rows += 1;
+            self.row_filter.add(Domain::Row, parsed.row_prefix());
+        }
+        if !self.previous.starts_with(parsed.column_prefix()) {
+            match parsed.kind {
+                Kind::DeleteRow => {
+                    self.column_filter
+                        .add(Domain::RowTombstone, parsed.row_prefix());
+                }
+                Kind::DeleteFamily => {
+                    self.column_filter
+                        .add(Domain::FamilyTombstone, parsed.family_prefix());
+                }
+                Kind::Put | Kind::DeleteCells => {
+                    self.column_filter
+                        .add(Domain::Column, parsed.column_prefix());
+                }
+            }
+        }
+        self.properties.count(&parsed, key.len(), value_len);
+        Ok(())
+    }
+
+    /// Ends the open block if an entry with `value_len` bytes in the block would make it too large.
+    fn make_room(&mut self, key: &[u8], value_len: usize) {
+        let bytes = self.block.bytes();
+        let target = self.options.block_bytes;
+        // A block that is not half full takes the entry though it grows past the target.
+        let full = bytes >= target / 2 && bytes + self.block.entry_bytes(key, value_len) > target;
+        if full && !self.block.is_empty() {
+            self.cut_block();
+            self.separator.clear();
+            self.separator
+                .extend_from_slice(separator(&self.previous, key));
+        }
+    }
+
+    /// Makes room for the entry of a value outside the blocks; returns where the value begins.
+    fn begin_stored(&mut self, key: &[u8], len: u64) -> u64 {
+        self.make_room(key, StoredValue::encoded_bytes(len, self.out.offset));
+        self.properties.value_block_bytes += len;
+        self.out.offset
+    }
+
+    fn put_stored_entry(&mut self, key: &[u8], value: StoredValue) {
+        let mut handle = std::mem::take(&mut self.handle);
+        handle.clear();
+        value.encode(&mut handle);
+        self.put_entry(key, &handle, Place::Stored);
+        self.handle = handle;
+    }
+
+    fn put_entry(&mut self, key: &[u8], value: &[u8], place: Place) {
+        self.block.add(key, value, place);
+        self.previous.clear();
+        self.previous.extend_from_slice(key);
+    }
+
+    fn cut_block(&mut self) {
+        let handle = self.out.put_block(BlockKind::Data, self.block.finish());
+        self.block.clear();
+        self.index.add(&self.separator, handle);
+        self.properties.data_blocks += 1;
+    }
+}
