@@ -224,14 +224,16 @@ impl Log {
             return;
         }
         books.preparing_ahead = true;
-        let inner = Arc::clone(&self.inner);
+        let inner = Arc::downgrade(&self.inner);
         // Detached: should it fail, the writer that needs the segment tries again and is told.
         drop(
             self.inner
                 .env
                 .spawn("prepare a log segment ahead", async move {
-                    let _ = Arc::clone(&inner).prepare(0).await;
-                    inner.books().preparing_ahead = false;
+                    if let Some(inner) = inner.upgrade() {
+                        let _ = Arc::clone(&inner).prepare(0).await;
+                        inner.books().preparing_ahead = false;
+                    }
                 }),
         );
     }

@@ -1,12 +1,10 @@
 //! The commit log against disks that crash, tear, fail and rot.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
-#[path = "suite/bytes.rs"]
-mod bytes;
-#[path = "suite/crash.rs"]
-mod crash;
-#[path = "suite/damage.rs"]
-mod damage;
-#[path = "suite/session.rs"]
-mod session;
-#[path = "suite/writing.rs"]
-mod writing;
+mod suite {
+    mod bytes;
+    mod crash;
+    mod damage;
+    mod session;
+    mod writing;
+}

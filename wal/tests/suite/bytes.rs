@@ -10,7 +10,7 @@ use tepui_wal::format::{
 use tepui_wal::{OwnedEntry, SegmentName};
 use types::SessionId;
 
-use crate::session::{entry, random_group};
+use super::session::{entry, random_group};
 
 const NAME: SegmentName = SegmentName {
     number: 1,

@@ -9,7 +9,7 @@ use storage::FileSystem;
 use storage::memory::{Counters, Crash, MemoryFileSystem};
 use tepui_wal::{Error, remove_log};
 
-use crate::session::{SMALL, Session, check_prefix, folder, random_group, read_all, run};
+use super::session::{SMALL, Session, check_prefix, folder, random_group, read_all, run};
 
 /// What one history reached before its crash.
 struct Reached {
@@ -135,7 +135,7 @@ fn a_crash_at_any_operation_keeps_what_was_acknowledged() {
     run(async {
         let mut total = Counters::default();
         let mut pairs = 0;
-        for seed in 0..30 {
+        for seed in 0..60 {
             let context = |at: u64| format!("seed {seed}, crash after operation {at}");
             let (operations, _) = check(seed, None).await.unwrap();
             for at in 0..=operations {
@@ -169,7 +169,7 @@ async fn check_stale(seed: u64) -> Result<(), String> {
         for first in 1..=frames {
             let payload = vec![number as u8; 50];
             session
-                .append(vec![crate::session::entry(1, first, payload)])
+                .append(vec![super::session::entry(1, first, payload)])
                 .await
                 .unwrap();
             session.log.sync().unwrap();

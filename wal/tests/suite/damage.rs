@@ -8,7 +8,7 @@ use storage::{FileSystem, Path};
 use tepui_wal::{Error, OwnedEntry, recover};
 use types::ErrorKind;
 
-use crate::session::{SMALL, Session, check_prefix, entry, folder, read_all, read_from, run};
+use super::session::{SMALL, Session, check_prefix, entry, folder, read_all, read_from, run};
 
 async fn small_log(disk: &MemoryFileSystem, frames: u64) -> Session {
     let mut session = Session::start(disk, 1, SMALL).await.unwrap();
@@ -134,7 +134,7 @@ fn a_log_of_another_session_is_refused() {
             log.path = copied.join(log.path.name());
             files.put_if_absent(&log.path, content).await.unwrap();
         }
-        let error = recover(&files, copied, sealed).await.unwrap_err();
+        let error = recover(&files, &copied, sealed).await.unwrap_err();
         assert!(error.to_string().contains("another session"), "{error}");
     });
 }
@@ -151,6 +151,7 @@ async fn script(files: Arc<dyn FileSystem>) -> (Option<Session>, usize, Option<E
         let written = async {
             session.append(vec![entry(1, number, payload)]).await?;
             session.log.sync()?;
+            acknowledged = number as usize;
             if number % 10 == 0 {
                 session
                     .log
@@ -160,9 +161,6 @@ async fn script(files: Arc<dyn FileSystem>) -> (Option<Session>, usize, Option<E
             Ok(())
         };
         let written: Result<(), Error> = written.await;
-        if session.log.synced() == session.log.end() && session.written.len() == number as usize {
-            acknowledged = number as usize;
-        }
         if let Err(error) = written {
             return (Some(session), acknowledged, Some(error));
         }
@@ -181,7 +179,7 @@ fn an_error_at_any_operation_loses_nothing_that_was_acknowledged() {
         let (_, acknowledged, error) = script(counting.clone()).await;
         assert!(error.is_none() && acknowledged == 30);
         let operations = counting.operations();
-        assert!(operations > 80, "{operations}");
+        assert!(operations > 60, "{operations}");
         let (mut poisoned, mut silent) = (0, 0);
         for action in [Action::Fail(ErrorKind::Io), Action::Tear, Action::FailAfter] {
             for nth in 1..=operations {
@@ -203,7 +201,8 @@ fn an_error_at_any_operation_loses_nothing_that_was_acknowledged() {
                     // Only a segment prepared ahead may fail unseen, and then be tried again.
                     None => silent += 1,
                 }
-                let oldest = session.log.oldest_segment();
+                // A removal that failed may have been done all the same.
+                let oldest = session.log.end().segment;
                 let (frames, _) = read_from(Arc::new(disk), 1)
                     .await
                     .unwrap_or_else(|e| panic!("{context}: {e}"));

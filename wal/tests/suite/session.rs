@@ -11,13 +11,13 @@ use tepui_wal::{Entry, EntryKind, Error, Frame, Log, LogOptions, OwnedEntry, Pos
 use types::{Epoch, RangeId, SeqNo, SessionId};
 
 /// Small enough that a few frames fill a segment.
-pub(crate) const SMALL: LogOptions = LogOptions {
+pub(super) const SMALL: LogOptions = LogOptions {
     first_segment_bytes: 1024,
     segment_bytes: 4096,
     segments_ahead: 1,
 };
 
-pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -25,11 +25,11 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
     runtime.block_on(test)
 }
 
-pub(crate) fn folder(session: u128) -> Path {
+pub(super) fn folder(session: u128) -> Path {
     Path::new("wal").join(&SessionId::new(session).to_string())
 }
 
-pub(crate) fn entry(range: u64, first: u64, payload: Vec<u8>) -> OwnedEntry {
+pub(super) fn entry(range: u64, first: u64, payload: Vec<u8>) -> OwnedEntry {
     OwnedEntry {
         kind: EntryKind::Batch,
         range: RangeId::new(range),
@@ -41,7 +41,7 @@ pub(crate) fn entry(range: u64, first: u64, payload: Vec<u8>) -> OwnedEntry {
 }
 
 /// One to three entries of up to `bytes_max` bytes each.
-pub(crate) fn random_group(random: &mut StdRng, bytes_max: usize) -> Vec<OwnedEntry> {
+pub(super) fn random_group(random: &mut StdRng, bytes_max: usize) -> Vec<OwnedEntry> {
     (0..random.random_range(1..=3))
         .map(|_| {
             let mut payload = vec![0; random.random_range(0..=bytes_max)];
@@ -56,13 +56,13 @@ pub(crate) fn random_group(random: &mut StdRng, bytes_max: usize) -> Vec<OwnedEn
 }
 
 /// A log and a memory of what was appended to it.
-pub(crate) struct Session {
-    pub(crate) log: Log,
-    pub(crate) written: Vec<(Position, Vec<OwnedEntry>)>,
+pub(super) struct Session {
+    pub(super) log: Log,
+    pub(super) written: Vec<(Position, Vec<OwnedEntry>)>,
 }
 
 impl Session {
-    pub(crate) async fn start(
+    pub(super) async fn start(
         disk: &MemoryFileSystem,
         session: u128,
         options: LogOptions,
@@ -70,7 +70,7 @@ impl Session {
         Session::start_on(Arc::new(disk.clone()), session, options).await
     }
 
-    pub(crate) async fn start_on(
+    pub(super) async fn start_on(
         files: Arc<dyn FileSystem>,
         session: u128,
         options: LogOptions,
@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// Reserves, appends; remembers the group before it is known to be written.
-    pub(crate) async fn append(&mut self, group: Vec<OwnedEntry>) -> Result<Position, Error> {
+    pub(super) async fn append(&mut self, group: Vec<OwnedEntry>) -> Result<Position, Error> {
         let payload = group.iter().map(|entry| entry.payload.len()).sum();
         let _space = self.log.reserve(payload, group.len()).await?;
         let entries: Vec<Entry<'_>> = group.iter().map(OwnedEntry::as_entry).collect();
@@ -100,14 +100,14 @@ impl Session {
 }
 
 /// Everything that recovery finds, and whether the log was closed.
-pub(crate) async fn read_all(
+pub(super) async fn read_all(
     disk: &MemoryFileSystem,
     session: u128,
 ) -> Result<(Vec<Frame>, bool), Error> {
     read_from(Arc::new(disk.clone()), session).await
 }
 
-pub(crate) async fn read_from(
+pub(super) async fn read_from(
     files: Arc<dyn FileSystem>,
     session: u128,
 ) -> Result<(Vec<Frame>, bool), Error> {
@@ -121,7 +121,7 @@ pub(crate) async fn read_from(
 }
 
 /// Are `frames` a part of what was written, without gap, up to at least `acknowledged`?
-pub(crate) fn check_prefix(
+pub(super) fn check_prefix(
     frames: &[Frame],
     written: &[(Position, Vec<OwnedEntry>)],
     released_below: u64,

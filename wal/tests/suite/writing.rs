@@ -9,7 +9,7 @@ use storage::memory::MemoryFileSystem;
 use tepui_wal::{EntryKind, Position, inspect, recover, remove_log};
 use types::ErrorKind;
 
-use crate::session::{SMALL, Session, check_prefix, entry, folder, random_group, read_all, run};
+use super::session::{SMALL, Session, check_prefix, entry, folder, random_group, read_all, run};
 
 #[test]
 fn what_was_appended_is_read_back_across_segments() {
