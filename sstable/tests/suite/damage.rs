@@ -108,7 +108,7 @@ async fn exchanged_blocks_are_refused() {
         ..WriterOptions::default()
     };
     let mut cells = Cells::new();
-    for row in 0..20u8 {
+    for row in 1..21u8 {
         cells.insert(cell(&[b'r', row], 1, b"q", 1, 1), vec![row; 3000]);
     }
     let (meta, content) = write(&cells, options).await;

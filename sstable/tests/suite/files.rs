@@ -11,13 +11,13 @@ use tepui_sstable::{
 };
 use types::{ErrorKind, FileId};
 
-pub const FILE: FileId = FileId {
+pub(crate) const FILE: FileId = FileId {
     session: 0x1122_3344_5566_7788,
     counter: 9,
 };
 
 /// Entries by key.
-pub type Cells = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Cells = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct Writer(Arc<Mutex<Vec<u8>>>);
 
@@ -33,7 +33,7 @@ impl BlobWriter for Writer {
     }
 }
 
-pub struct Reader(pub Vec<u8>);
+pub(crate) struct Reader(pub(crate) Vec<u8>);
 
 #[async_trait]
 impl BlobReader for Reader {
@@ -59,7 +59,7 @@ impl BlobReader for Reader {
 }
 
 /// A writer, and where its bytes will be.
-pub fn writer(options: WriterOptions) -> (TableWriter, Arc<Mutex<Vec<u8>>>) {
+pub(crate) fn writer(options: WriterOptions) -> (TableWriter, Arc<Mutex<Vec<u8>>>) {
     let bytes = Arc::new(Mutex::new(Vec::new()));
     (
         TableWriter::new(Box::new(Writer(Arc::clone(&bytes))), FILE, options),
@@ -67,7 +67,7 @@ pub fn writer(options: WriterOptions) -> (TableWriter, Arc<Mutex<Vec<u8>>>) {
     )
 }
 
-pub async fn write(cells: &Cells, options: WriterOptions) -> (TableMeta, Vec<u8>) {
+pub(crate) async fn write(cells: &Cells, options: WriterOptions) -> (TableMeta, Vec<u8>) {
     let (mut writer, bytes) = writer(options);
     for (key, value) in cells {
         writer.add(key, value).await.unwrap();
@@ -78,7 +78,7 @@ pub async fn write(cells: &Cells, options: WriterOptions) -> (TableMeta, Vec<u8>
     (meta, bytes)
 }
 
-pub async fn open(
+pub(crate) async fn open(
     bytes: Vec<u8>,
     cache: Option<Arc<BlockCache>>,
 ) -> tepui_sstable::Result<Arc<Table>> {
@@ -87,7 +87,7 @@ pub async fn open(
 }
 
 /// Loads blocks until the movement has ended; is there an entry?
-pub async fn settle(cursor: &mut TableCursor, step: Step) -> tepui_sstable::Result<bool> {
+pub(crate) async fn settle(cursor: &mut TableCursor, step: Step) -> tepui_sstable::Result<bool> {
     let mut step = step;
     loop {
         match step {
@@ -98,23 +98,26 @@ pub async fn settle(cursor: &mut TableCursor, step: Step) -> tepui_sstable::Resu
     }
 }
 
-pub async fn seek(cursor: &mut TableCursor, key: &[u8]) -> tepui_sstable::Result<bool> {
+pub(crate) async fn seek(cursor: &mut TableCursor, key: &[u8]) -> tepui_sstable::Result<bool> {
     let step = cursor.seek(key)?;
     settle(cursor, step).await
 }
 
-pub async fn next(cursor: &mut TableCursor) -> tepui_sstable::Result<bool> {
+pub(crate) async fn next(cursor: &mut TableCursor) -> tepui_sstable::Result<bool> {
     let step = cursor.next()?;
     settle(cursor, step).await
 }
 
-pub async fn prev_row(cursor: &mut TableCursor, before: &[u8]) -> tepui_sstable::Result<bool> {
+pub(crate) async fn prev_row(
+    cursor: &mut TableCursor,
+    before: &[u8],
+) -> tepui_sstable::Result<bool> {
     let step = cursor.prev_row(before)?;
     settle(cursor, step).await
 }
 
 /// The value at the cursor, read whole.
-pub async fn value(cursor: &TableCursor) -> tepui_sstable::Result<Vec<u8>> {
+pub(crate) async fn value(cursor: &TableCursor) -> tepui_sstable::Result<Vec<u8>> {
     match cursor.value() {
         ValueRef::Inline(bytes) => Ok(bytes.to_vec()),
         ValueRef::Stored(stored) => {
@@ -129,7 +132,7 @@ pub async fn value(cursor: &TableCursor) -> tepui_sstable::Result<Vec<u8>> {
 }
 
 /// All entries, in a cursor's order.
-pub async fn scan(table: &Arc<Table>) -> tepui_sstable::Result<Cells> {
+pub(crate) async fn scan(table: &Arc<Table>) -> tepui_sstable::Result<Cells> {
     let mut cells = Cells::new();
     let mut cursor = table.cursor(false);
     let mut found = seek(&mut cursor, &[]).await?;

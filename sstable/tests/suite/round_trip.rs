@@ -30,9 +30,9 @@ fn random_options(random: &mut StdRng) -> WriterOptions {
 
 /// The first key of the row that holds the last key before `before`.
 fn expected_prev_row<'a>(cells: &'a Cells, before: &[u8]) -> Option<&'a Vec<u8>> {
-    let (last, _) = cells.range::<[u8], _>(..before).next_back()?;
+    let (last, _) = cells.range(..before.to_vec()).next_back()?;
     let row = key::row_prefix(last).unwrap();
-    cells.range::<[u8], _>(row..).next().map(|(first, _)| first)
+    cells.range(row.to_vec()..).next().map(|(first, _)| first)
 }
 
 #[tokio::test]

@@ -6,15 +6,15 @@ use types::{FamilyId, SeqNo, Timestamp, TimestampRange, key};
 
 use crate::files::Cells;
 
-pub fn at(micros: i64) -> Timestamp {
+pub(crate) fn at(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros).unwrap()
 }
 
-pub fn seq(raw: u64) -> SeqNo {
+pub(crate) fn seq(raw: u64) -> SeqNo {
     SeqNo::from_raw(raw).unwrap()
 }
 
-pub fn cell(row: &[u8], family: u32, qualifier: &[u8], micros: i64, seqno: u64) -> Vec<u8> {
+pub(crate) fn cell(row: &[u8], family: u32, qualifier: &[u8], micros: i64, seqno: u64) -> Vec<u8> {
     let mut out = Vec::new();
     key::put_cell(
         &mut out,
@@ -27,32 +27,32 @@ pub fn cell(row: &[u8], family: u32, qualifier: &[u8], micros: i64, seqno: u64) 
     out
 }
 
-pub fn row_prefix(row: &[u8]) -> Vec<u8> {
+pub(crate) fn row_prefix(row: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     key::put_row_prefix(&mut out, row);
     out
 }
 
-pub fn column_prefix(row: &[u8], family: u32, qualifier: &[u8]) -> Vec<u8> {
+pub(crate) fn column_prefix(row: &[u8], family: u32, qualifier: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     key::put_column_prefix(&mut out, row, FamilyId::new(family), qualifier);
     out
 }
 
 /// Bytes from a few letters, so that prefixes, equal parts and zeros are frequent.
-pub fn text(random: &mut StdRng, len_max: usize) -> Vec<u8> {
+pub(crate) fn text(random: &mut StdRng, len_max: usize) -> Vec<u8> {
     let len = random.random_range(0..=len_max);
     (0..len)
         .map(|_| [0, 1, b'a', b'b', 0xff][random.random_range(0..5)])
         .collect()
 }
 
-pub fn bytes(random: &mut StdRng, len: usize) -> Vec<u8> {
+pub(crate) fn bytes(random: &mut StdRng, len: usize) -> Vec<u8> {
     (0..len).map(|_| random.random()).collect()
 }
 
 /// About `count` cells and tombstones of any kind; few rows are wide, some keys and values long.
-pub fn random_cells(random: &mut StdRng, count: usize) -> Cells {
+pub(crate) fn random_cells(random: &mut StdRng, count: usize) -> Cells {
     let rows: Vec<Vec<u8>> = (0..count.div_ceil(5))
         .map(|_| {
             let mut row = text(random, 6);
