@@ -1,6 +1,8 @@
 //! One range's storage: memtable, version, manifest, read view, cursors, flush and compaction
 
 mod batch;
+mod compaction;
+mod cursor;
 mod entry;
 mod error;
 mod events;
@@ -13,11 +15,14 @@ mod options;
 mod output;
 mod pin;
 mod recover;
+mod resolve;
 mod store;
 mod sync;
 mod version;
 
 pub use batch::{Batch, Cells, decode_payload};
+pub use compaction::{Plan, choose_compaction};
+pub use cursor::{MergeCursor, MergeStep, PendingBlock, Source};
 pub use error::{Damage, Error, Result};
 pub use events::{CountingListener, Event, EventListener, NoListener, Reason};
 pub use files::{FileIds, sweep_table, table_path};
@@ -25,6 +30,8 @@ pub use flush::Flushed;
 pub use manifest::{Manifest, manifest_name, manifest_number};
 pub use memtable::{Memtable, MemtableCursor, MemtableOptions};
 pub use options::{BlockCompression, StoreOptions};
+pub use pin::Pinned;
 pub use recover::{Ingest, Ingested};
+pub use resolve::{Scan, ScanCounts, ScanStep, VisibleCell};
 pub use store::{LogPosition, ReadView, Seat, Store, StoreConfig, TIMESTAMP_DRIFT_MAX_MICROS, range_folder};
 pub use version::{Edit, EditError, Group, TableRef, Version};

@@ -34,12 +34,19 @@ impl TableRef {
 
     /// May the reference hold keys from `from` (encoded) up to and without `to`?
     pub fn overlaps(&self, from: &[u8], to: Option<&[u8]>) -> bool {
-        let (low, high) = (self.low(), self.high());
-        to.is_none_or(|to| low.as_slice() < to)
-            && match high {
-                Bound::At(last) => from <= last,
-                Bound::Before(end) => from < end.as_slice(),
+        match &self.clip {
+            None => {
+                to.is_none_or(|to| self.meta.smallest.as_bytes() < to)
+                    && from <= self.meta.largest.as_bytes()
             }
+            Some(_) => {
+                to.is_none_or(|to| self.low().as_slice() < to)
+                    && match self.high() {
+                        Bound::At(last) => from <= last,
+                        Bound::Before(end) => from < end.as_slice(),
+                    }
+            }
+        }
     }
 
     /// Encoded position that no key of the reference is before.

@@ -40,7 +40,7 @@ pub fn choose(version: &Version, options: &StoreOptions, busy: &BTreeSet<FileId>
 }
 
 /// Everything in one group, merged into one run; nothing when it is one already.
-pub fn choose_all(version: &Version, group: usize) -> Option<Plan> {
+pub(super) fn choose_all(version: &Version, group: usize) -> Option<Plan> {
     let runs = runs(version.groups().get(group)?);
     (runs.len() > 1).then(|| plan(group, &version.groups()[group], &runs))
 }

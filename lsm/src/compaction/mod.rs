@@ -6,4 +6,5 @@
 mod choose;
 mod run;
 
-pub use choose::{Plan, choose, choose_all};
+pub use choose::Plan;
+pub use choose::choose as choose_compaction;

@@ -1,9 +1,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use types::SeqNo;
+use types::{FamilyId, RowRange, SeqNo, key};
 
 use super::{State, Store};
+use crate::cursor::{MergeCursor, Source};
+use crate::resolve::Scan;
 
 /// What one read pins: the version, the memtables, and the number up to which it sees. Holding it
 /// keeps its SSTables and memtables alive: a long scan takes a new one now and then.
@@ -22,6 +24,53 @@ impl ReadView {
     /// It sees everything up to this number, and nothing after.
     pub fn seq(&self) -> SeqNo {
         self.seq
+    }
+
+    /// The visible cells of `rows`, as far as they are the range's; families not among
+    /// `families_alive` are not there. `fill_cache`: blocks that it reads stay in the cache (for
+    /// single rows and short scans).
+    ///
+    /// Tables whose keys or filters rule the rows out are not looked into.
+    pub fn scan(&self, rows: &RowRange, families_alive: &[FamilyId], fill_cache: bool) -> Scan {
+        let rows = rows.intersection(self.store.bounds());
+        let merge = self.merge(&rows, fill_cache);
+        Scan::new(merge, &rows, self.seq, families_alive)
+    }
+
+    /// Everything stored of `rows`, whether visible or not, merged.
+    pub fn merge(&self, rows: &RowRange, fill_cache: bool) -> MergeCursor {
+        let layers = self.state.layers().collect::<Vec<_>>().into_iter().rev();
+        let mut sources: Vec<Source> = layers
+            .filter(|layer| layer.is_used())
+            .map(|layer| Source::memtable(layer.memtable.cursor()))
+            .collect();
+        if rows.is_empty() {
+            return MergeCursor::new(sources);
+        }
+        let mut low = Vec::new();
+        key::put_row_start(&mut low, &rows.start);
+        let high = rows.end.as_deref().map(|end| {
+            let mut high = Vec::new();
+            key::put_row_start(&mut high, end);
+            high
+        });
+        let row = rows.single_row().map(|row| {
+            let mut prefix = Vec::new();
+            key::put_row_prefix(&mut prefix, row);
+            prefix
+        });
+        for reference in self.state.version.tables() {
+            if !reference.overlaps(&low, high.as_deref()) {
+                continue;
+            }
+            let table = self.state.tables.get(&reference.id()).expect("a version's tables are open");
+            if row.as_ref().is_some_and(|row| !table.may_contain_row(row)) {
+                continue;
+            }
+            let bounds = reference.clip.as_ref().unwrap_or_else(|| self.store.bounds());
+            sources.push(Source::table(table.cursor(fill_cache), bounds));
+        }
+        MergeCursor::new(sources)
     }
 
     /// The range's storage.
