@@ -1,0 +1,253 @@
+//! The client side: puts and gets of 1 KiB rows through the generated client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::Env;
+use futures::future::try_join_all;
+use proto::google::bigtable::admin::v2 as admin;
+use proto::google::bigtable::v2;
+use proto::google::bigtable::v2::bigtable_client::BigtableClient;
+use proto::google::bigtable::v2::mutation::{Mutation, SetCell};
+use rand::rngs::StdRng;
+use rand::{Rng, RngCore, SeedableRng};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::server::Served;
+use crate::{Result, cpu};
+
+/// The one family.
+pub(crate) const FAMILY: &str = "cf";
+/// The one column.
+pub(crate) const QUALIFIER: &[u8] = b"q";
+/// Bytes of every value.
+pub(crate) const VALUE_BYTES: usize = 1024;
+
+const INSTANCE: &str = "projects/figures/instances/figures";
+const TABLE_ID: &str = "figures";
+const BATCH_ROWS: u64 = 500;
+
+/// Connections to one server.
+pub(crate) struct Load {
+    clients: Vec<BigtableClient<Channel>>,
+    admin: Channel,
+    pid: u32,
+    env: Env,
+}
+
+/// What a run took.
+pub(crate) struct Run {
+    operations: u64,
+    wall: Duration,
+    server_cpu: Duration,
+    client_cpu: Duration,
+    /// The median time of one operation.
+    pub(crate) p50: Duration,
+}
+
+impl Run {
+    /// Operations per second of wall time.
+    pub(crate) fn rate(&self) -> f64 {
+        self.operations as f64 / self.wall.as_secs_f64()
+    }
+
+    /// CPU of the server's process, in microseconds an operation.
+    pub(crate) fn server_cpu_micros(&self) -> f64 {
+        self.server_cpu.as_secs_f64() * 1e6 / self.operations as f64
+    }
+
+    /// CPU of this process, in microseconds an operation.
+    pub(crate) fn client_cpu_micros(&self) -> f64 {
+        self.client_cpu.as_secs_f64() * 1e6 / self.operations as f64
+    }
+}
+
+fn table_name() -> String {
+    format!("{INSTANCE}/tables/{TABLE_ID}")
+}
+
+fn row_key(number: u64) -> Bytes {
+    // Spread over the key space, so that neighbouring numbers share no block.
+    Bytes::from(format!(
+        "row{:016x}",
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    ))
+}
+
+fn set_cell(random: &mut StdRng) -> v2::Mutation {
+    let mut value = vec![0; VALUE_BYTES];
+    random.fill_bytes(&mut value[..VALUE_BYTES / 2]);
+    let cell = SetCell {
+        family_name: FAMILY.to_owned(),
+        column_qualifier: Bytes::from_static(QUALIFIER),
+        timestamp_micros: 1_000,
+        value: value.into(),
+        ..Default::default()
+    };
+    v2::Mutation {
+        mutation: Some(Mutation::SetCell(cell)),
+    }
+}
+
+impl Load {
+    /// Opens the connections.
+    pub(crate) async fn connect(server: &Served, connections: usize) -> Result<Load> {
+        let endpoint = Endpoint::from_shared(server.endpoint().to_owned())?.tcp_nodelay(true);
+        let mut clients = Vec::new();
+        for _ in 0..connections {
+            clients.push(proto::limits::data_client(endpoint.connect().await?));
+        }
+        let admin = endpoint.connect().await?;
+        Ok(Load {
+            clients,
+            admin,
+            pid: server.pid(),
+            env: Env::system(),
+        })
+    }
+
+    /// Creates the table.
+    pub(crate) async fn create_table(&self) -> Result<()> {
+        let families = [(FAMILY.to_owned(), admin::ColumnFamily::default())];
+        let table = admin::Table {
+            column_families: families.into(),
+            ..Default::default()
+        };
+        let request = admin::CreateTableRequest {
+            parent: INSTANCE.to_owned(),
+            table_id: TABLE_ID.to_owned(),
+            table: Some(table),
+            ..Default::default()
+        };
+        proto::limits::table_admin_client(self.admin.clone())
+            .create_table(request)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes rows 0 to `rows` in batches.
+    pub(crate) async fn fill(&self, rows: u64) -> Result<()> {
+        let mut random = StdRng::seed_from_u64(1);
+        let mut client = self.clients[0].clone();
+        for first in (0..rows).step_by(usize::try_from(BATCH_ROWS)?) {
+            let entries = (first..rows.min(first + BATCH_ROWS)).map(|number| {
+                v2::mutate_rows_request::Entry {
+                    row_key: row_key(number),
+                    mutations: vec![set_cell(&mut random)],
+                    ..Default::default()
+                }
+            });
+            let request = v2::MutateRowsRequest {
+                table_name: table_name(),
+                entries: entries.collect(),
+                ..Default::default()
+            };
+            let mut replies = client.mutate_rows(request).await?.into_inner();
+            while let Some(reply) = replies.message().await? {
+                let refused = |entry: &v2::mutate_rows_response::Entry| {
+                    entry.status.as_ref().is_some_and(|status| status.code != 0)
+                };
+                if let Some(entry) = reply.entries.iter().find(|entry| refused(entry)) {
+                    return Err(format!("a row was refused: {:?}", entry.status).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts `count` rows, one at a time in each of `writers` tasks.
+    pub(crate) async fn put(&self, count: u64, writers: usize, seed: u64) -> Result<Run> {
+        self.run(count, writers, move |mut client, number| async move {
+            let mut random = StdRng::seed_from_u64(seed << 32 | number);
+            let request = v2::MutateRowRequest {
+                table_name: table_name(),
+                row_key: row_key(number | 1 << 40),
+                mutations: vec![set_cell(&mut random)],
+                ..Default::default()
+            };
+            client.mutate_row(request).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Gets `count` rows at random out of `rows`, each of which must be there.
+    pub(crate) async fn get(&self, rows: u64, count: u64, in_flight: usize) -> Result<Run> {
+        self.run(count, in_flight, move |mut client, number| async move {
+            let row = if count == rows {
+                number
+            } else {
+                StdRng::seed_from_u64(number).random_range(0..rows)
+            };
+            let request = v2::ReadRowsRequest {
+                table_name: table_name(),
+                rows: Some(v2::RowSet {
+                    row_keys: vec![row_key(row)],
+                    ..Default::default()
+                }),
+                rows_limit: 1,
+                ..Default::default()
+            };
+            let mut replies = client.read_rows(request).await?.into_inner();
+            let mut bytes = 0;
+            while let Some(reply) = replies.message().await? {
+                bytes += reply
+                    .chunks
+                    .iter()
+                    .map(|chunk| chunk.value.len())
+                    .sum::<usize>();
+            }
+            if bytes != VALUE_BYTES {
+                return Err(format!("row {row} came back with {bytes} bytes").into());
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn run<F>(
+        &self,
+        count: u64,
+        workers: usize,
+        operation: impl Fn(BigtableClient<Channel>, u64) -> F + Clone + Send + 'static,
+    ) -> Result<Run>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let next = Arc::new(AtomicU64::new(0));
+        let (start, server, client) = (self.env.monotonic(), cpu::used(self.pid)?, own_cpu()?);
+        let tasks = (0..workers).map(|worker| {
+            let client = self.clients[worker % self.clients.len()].clone();
+            let (next, operation, env) = (Arc::clone(&next), operation.clone(), self.env.clone());
+            let work = async move {
+                let mut times = Vec::new();
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return Ok::<_, Box<dyn std::error::Error + Send + Sync>>(times);
+                    }
+                    let start = env.monotonic();
+                    operation(client.clone(), number).await?;
+                    times.push(env.monotonic() - start);
+                }
+            };
+            let task = self.env.spawn("load", work);
+            async move { task.join().await.ok_or("a worker was aborted")? }
+        });
+        let mut times = try_join_all(tasks).await?.concat();
+        times.sort_unstable();
+        Ok(Run {
+            operations: count,
+            wall: self.env.monotonic() - start,
+            server_cpu: cpu::used(self.pid)? - server,
+            client_cpu: own_cpu()? - client,
+            p50: times[times.len() / 2],
+        })
+    }
+}
+
+fn own_cpu() -> Result<Duration> {
+    cpu::used(std::process::id())
+}

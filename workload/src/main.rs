@@ -1,0 +1,128 @@
+//! Prints the first figures of a Tepui server, as ratios from one interleaved run:
+//!
+//! 1. the p50 of a durable 1 KiB put with 1, 8 and 64 writers, against a raw `fdatasync` of a
+//!    record of the same size;
+//! 2. unary gets of distinct cached 1 KiB rows, against a bare tonic server that answers the same
+//!    bytes from memory, with the same client, runtime and connections.
+//!
+//! Each round measures every contender once, in turn (A B A B …); the medians over the rounds are
+//! what is printed. CPU is what the operating system charged to the server's process.
+//!
+//!     cargo build --release -p tepui-cli -p tepui-workload
+//!     target/release/figures --tepui target/release/tepui
+
+mod cpu;
+mod echo;
+mod load;
+mod raw_sync;
+mod report;
+mod server;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::load::Load;
+use crate::report::Samples;
+use crate::server::Served;
+
+/// Measures a server and the yardsticks beside it.
+#[derive(Parser, Debug)]
+#[command(name = "figures", version)]
+struct Options {
+    /// The `tepui` binary to measure.
+    #[arg(long, default_value = "target/release/tepui")]
+    tepui: PathBuf,
+    /// How many times each contender is measured.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Rows of 1 KiB to load and get.
+    #[arg(long, default_value_t = 100_000)]
+    rows: u64,
+    /// Gets per contender and round.
+    #[arg(long, default_value_t = 40_000)]
+    gets: u64,
+    /// Puts per writer count and round.
+    #[arg(long, default_value_t = 1_500)]
+    puts: u64,
+    /// Gets in flight.
+    #[arg(long, default_value_t = 64)]
+    in_flight: usize,
+    /// Connections of the client.
+    #[arg(long, default_value_t = 4)]
+    connections: usize,
+    /// Serve the echo yardstick on this port instead of measuring (used by itself).
+    #[arg(long, hide = true)]
+    serve_echo: bool,
+}
+
+/// What a run may end with.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = Options::parse();
+    if options.serve_echo {
+        return echo::serve().await;
+    }
+    let folder = tempfile::tempdir_in(".")?;
+    let tepui = Served::tepui(&options.tepui, folder.path()).await?;
+    let echo = Served::echo().await?;
+    let mut samples = Samples::default();
+
+    let store = Load::connect(&tepui, options.connections).await?;
+    store.create_table().await?;
+    println!("loading {} rows of 1 KiB …", options.rows);
+    store.fill(options.rows).await?;
+    // One pass over everything, so that what fits the cache is in it.
+    store
+        .get(options.rows, options.rows, options.in_flight)
+        .await?;
+    let yardstick = Load::connect(&echo, options.connections).await?;
+    yardstick
+        .get(options.rows, options.gets, options.in_flight)
+        .await?;
+
+    for round in 0..options.rounds {
+        println!("round {} of {}", round + 1, options.rounds);
+        let raw = raw_sync::p50(folder.path(), options.puts.min(500))?;
+        samples.add("raw fdatasync, p50 us", micros(raw));
+        for writers in [1_usize, 8, 64] {
+            let puts = options.puts * if writers == 1 { 1 } else { 4 };
+            let run = store.put(puts, writers, round as u64).await?;
+            samples.add(&format!("put, {writers} writers, p50 us"), micros(run.p50));
+            samples.add(&format!("put, {writers} writers, rows/s"), run.rate());
+        }
+        for (name, load) in [("echo", &yardstick), ("tepui", &store)] {
+            let run = load
+                .get(options.rows, options.gets, options.in_flight)
+                .await?;
+            samples.add(&format!("get, {name}, rows/s"), run.rate());
+            samples.add(
+                &format!("get, {name}, server cpu us/op"),
+                run.server_cpu_micros(),
+            );
+            samples.add(
+                &format!("get, {name}, client cpu us/op"),
+                run.client_cpu_micros(),
+            );
+            samples.add(&format!("get, {name}, p50 us"), micros(run.p50));
+        }
+    }
+    samples.print();
+    samples.print_ratio("put, 1 writers, p50 us", "raw fdatasync, p50 us");
+    samples.print_ratio("put, 8 writers, rows/s", "put, 1 writers, rows/s");
+    samples.print_ratio("put, 64 writers, rows/s", "put, 1 writers, rows/s");
+    samples.print_ratio("get, tepui, rows/s", "get, echo, rows/s");
+    samples.print_ratio(
+        "get, tepui, server cpu us/op",
+        "get, echo, server cpu us/op",
+    );
+    tepui.stop().await?;
+    echo.stop().await
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
