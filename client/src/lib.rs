@@ -6,6 +6,7 @@
 //! seams inside a server, and `Client`, which talks to a server over the network.
 
 mod catalog;
+mod connect;
 mod error;
 mod routed_read;
 mod router;
@@ -15,6 +16,7 @@ pub use catalog::{
     AdminService, Assignments, FamilyChange, Locator, NewFamily, NewTable, RangeAssignment,
     RangeLocation, SchemaObserver, TableLayout, TablePage,
 };
+pub use connect::{Cell, Client, Row, RowFamily, RowMutation, Scan, Table, TableDescription};
 pub use error::{Error, Result};
 pub use routed_read::RoutedRead;
 pub use router::{KeySample, Router};
