@@ -99,7 +99,7 @@ pub trait FileSystem: Send + Sync + 'static {
 
 /// Writes one blob. Dropping it unfinished discards what was written.
 #[async_trait]
-pub trait BlobWriter: Send {
+pub trait BlobWriter: Send + Sync {
     /// Adds bytes at the end.
     async fn append(&mut self, content: Bytes) -> Result<()>;
 
