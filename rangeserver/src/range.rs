@@ -1,0 +1,200 @@
+//! One range that this server serves: its storage, its schema, and the lock that orders its writes.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use client::{RangeTarget, Result};
+use lsm::{Batch, LogPosition, Reason, Store};
+use types::{ErrorKind, Generation, RangeId, RowMutations, SeqNo, TableId, TableSchema};
+use wal::Reservation;
+
+use crate::budget::Budget;
+use crate::error::{from_store, wrong_range};
+use crate::write::clock::ServerTime;
+use crate::write::commit::Ticket;
+use crate::write::group::{LogCommit, Pipeline, Sequenced};
+use crate::write::stripes::Stripes;
+
+/// A range in service.
+pub(crate) struct Range {
+    store: Arc<Store>,
+    table: TableId,
+    /// The short lock: orders batches. No await and no file access under it.
+    writing: Mutex<Writing>,
+    stripes: Stripes,
+    /// Changed only under `writing`.
+    schema: RwLock<Arc<TableSchema>>,
+    budget: Arc<Budget>,
+    /// The memtables' bytes as the budget has them.
+    counted: AtomicU64,
+}
+
+struct Writing {
+    time: ServerTime,
+    is_closed: bool,
+}
+
+impl Range {
+    pub(crate) fn new(store: Arc<Store>, schema: Arc<TableSchema>, budget: Arc<Budget>) -> Range {
+        let time = ServerTime::after(store.last_timestamp_bound());
+        Range {
+            table: schema.id,
+            store,
+            writing: Mutex::new(Writing { time, is_closed: false }),
+            stripes: Stripes::default(),
+            schema: RwLock::new(schema),
+            budget,
+            counted: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn id(&self) -> RangeId {
+        self.store.range()
+    }
+
+    pub(crate) fn table(&self) -> TableId {
+        self.table
+    }
+
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The schema in force.
+    pub(crate) fn schema(&self) -> Arc<TableSchema> {
+        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Is the range served as `target` says?
+    ///
+    /// # Errors
+    /// `WrongRange`.
+    pub(crate) fn check(&self, target: &RangeTarget) -> Result<()> {
+        if target.epoch != self.store.epoch() {
+            let why = format!("served under {}, not {}", self.store.epoch(), target.epoch);
+            return Err(wrong_range(self.id(), &why));
+        }
+        self.check_generation(target.generation)
+    }
+
+    /// Is `generation` the one in force?
+    ///
+    /// # Errors
+    /// `WrongRange`: whoever asks must look the schema up again.
+    pub(crate) fn check_generation(&self, generation: Generation) -> Result<()> {
+        let own = self.schema().generation;
+        if generation == own {
+            return Ok(());
+        }
+        Err(wrong_range(self.id(), &format!("the schema is at {own}, not {generation}")))
+    }
+
+    /// Sequences, queues and inserts a batch: no await in between.
+    ///
+    /// # Errors
+    /// `WrongRange`, or the range's storage has stopped: nothing has changed.
+    pub(crate) fn place(
+        &self,
+        target: &RangeTarget,
+        rows: &[RowMutations],
+        mut batch: Batch,
+        reservation: Reservation,
+        pipeline: &Pipeline,
+    ) -> Result<Ticket<LogCommit>> {
+        let _stripes = self.stripes.shared(rows.iter().map(|row| &row.row[..]));
+        let (ticket, seat) = {
+            let mut writing = self.writing();
+            if writing.is_closed {
+                return Err(wrong_range(self.id(), "it is being closed"));
+            }
+            let schema = self.schema();
+            self.check_generation(target.generation)?;
+            let at = writing.time.next(pipeline.env.now_micros(), schema.granularity);
+            batch.sequence(self.store.next_seq(), at);
+            let end = pipeline.log.end();
+            let floor = LogPosition { segment: end.segment, offset: end.offset };
+            let seat = self.store.place(&batch, floor).map_err(|error| from_store(&error))?;
+            let bytes = batch.payload().len();
+            let store = Arc::clone(&self.store);
+            (pipeline.queue.enqueue(Sequenced::new(store, batch, reservation), bytes), seat)
+        };
+        seat.insert(&ticket.batch().batch);
+        ticket.inserted();
+        self.recount();
+        Ok(ticket)
+    }
+
+    /// Tells the budget how much memory the memtables take now.
+    pub(crate) fn recount(&self) {
+        let now = self.store.memory_bytes() as u64;
+        let before = self.counted.swap(now, SeqCst);
+        self.budget.recount_memtables(before, now);
+    }
+
+    /// Ends the active memtable; the last number that was given out.
+    pub(crate) fn freeze(&self, reason: Reason) -> SeqNo {
+        let _writing = self.writing();
+        self.store.freeze(reason);
+        self.last_placed()
+    }
+
+    /// Puts `schema` in force, unless a later one is. Returns the last number given out before:
+    /// once it is published, nothing validated against an older schema is still to be applied.
+    pub(crate) fn adopt(&self, schema: &Arc<TableSchema>) -> SeqNo {
+        let _writing = self.writing();
+        let mut own = self.schema.write().unwrap_or_else(PoisonError::into_inner);
+        if schema.generation > own.generation {
+            *own = Arc::clone(schema);
+        }
+        self.last_placed()
+    }
+
+    /// No batch is placed from now on. Returns the last number given out.
+    pub(crate) fn close_writing(&self) -> SeqNo {
+        self.writing().is_closed = true;
+        self.last_placed()
+    }
+
+    /// Has it been closed?
+    pub(crate) fn is_closed(&self) -> bool {
+        self.writing().is_closed
+    }
+
+    /// Ends the range's service: what is not flushed stays in the log.
+    pub(crate) async fn close(&self) {
+        self.close_writing();
+        self.store.close().await;
+        let before = self.counted.swap(0, SeqCst);
+        self.budget.recount_memtables(before, 0);
+    }
+
+    /// The error of a request that met a closed range.
+    pub(crate) fn closed(&self) -> client::Error {
+        wrong_range(self.id(), "it is closed")
+    }
+
+    fn last_placed(&self) -> SeqNo {
+        let next = self.store.next_seq().get();
+        SeqNo::from_raw(next - 1).expect("one before a sequence number")
+    }
+
+    fn writing(&self) -> MutexGuard<'_, Writing> {
+        self.writing.lock().expect("no holder of this lock panics")
+    }
+}
+
+/// Are all the rows inside the range's bounds?
+///
+/// # Errors
+/// `WrongRange` for a row outside; `InvalidArgument` for a row without a mutation.
+pub(crate) fn check_rows(store: &Store, rows: &[RowMutations]) -> Result<()> {
+    for row in rows {
+        if !store.bounds().contains(&row.row) {
+            return Err(wrong_range(store.range(), "a row is outside its bounds"));
+        }
+        if row.mutations.is_empty() {
+            return Err(client::Error::new(ErrorKind::InvalidArgument, "No mutations provided"));
+        }
+    }
+    Ok(())
+}

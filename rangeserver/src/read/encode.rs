@@ -1,0 +1,214 @@
+//! Builds encoded `google.bigtable.v2.ReadRowsResponse` messages straight from cells.
+//!
+//! A message is a run of `CellChunk`s (field 1). The rules of the chunk stream:
+//!
+//! - The first chunk of a row carries `row_key`; later ones of the row do not.
+//! - `family_name` and `qualifier` stand where they change, and a new family always comes with a
+//!   qualifier, though it may be empty.
+//! - A value longer than [`CHUNK_VALUE_BYTES_MAX`] is divided: every chunk but the last says the
+//!   total in `value_size`; only the first carries the column and the timestamp.
+//! - The last chunk of a row says `commit_row`. Whether a chunk is the last is known only after it:
+//!   so one chunk is held back, outside the message.
+//!
+//! Invariants
+//! - A message is at most [`REPLY_BYTES_MAX`] long, whatever the rows are; rows may go on in the
+//!   next message.
+//! - At most one message and one chunk are in memory here.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use client::ReadReply;
+use types::limits::{QUALIFIER_BYTES_MAX, REPLY_BYTES_MAX, ROW_KEY_BYTES_MAX};
+use types::{FamilyId, Timestamp};
+
+/// Bytes of value in one chunk: the rest of a message is left to the key and the column.
+pub(crate) const CHUNK_VALUE_BYTES_MAX: usize = 512 << 10;
+/// Everything in a chunk besides key, qualifier and value: tags, lengths, family, numbers.
+const CHUNK_FIXED_BYTES: usize = 256;
+const CHUNK_BYTES_MAX: usize =
+    CHUNK_VALUE_BYTES_MAX + ROW_KEY_BYTES_MAX + QUALIFIER_BYTES_MAX + CHUNK_FIXED_BYTES;
+/// A message is handed on once it has this size, so that a reader of small rows is not kept
+/// waiting for a whole mebibyte, nor its memory taken.
+const REPLY_BYTES_ENOUGH: usize = 256 << 10;
+const _: () = assert!(REPLY_BYTES_ENOUGH + CHUNK_BYTES_MAX <= REPLY_BYTES_MAX);
+
+// Tags: field number and wire type (0 varint, 2 length-delimited).
+const CHUNKS: u8 = 1 << 3 | 2;
+const ROW_KEY: u8 = 1 << 3 | 2;
+const FAMILY_NAME: u8 = 2 << 3 | 2;
+const QUALIFIER: u8 = 3 << 3 | 2;
+const TIMESTAMP_MICROS: u8 = 4 << 3;
+const VALUE: u8 = 6 << 3 | 2;
+const VALUE_SIZE: u8 = 7 << 3;
+const COMMIT_ROW: u8 = 9 << 3;
+/// The only field of the wrapper messages `StringValue` and `BytesValue`.
+const WRAPPED: u8 = 1 << 3 | 2;
+
+/// The column and age of one cell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CellHead<'a> {
+    pub(crate) family: FamilyId,
+    pub(crate) family_name: &'a str,
+    pub(crate) qualifier: &'a [u8],
+    pub(crate) timestamp: Timestamp,
+    /// Bytes of its value.
+    pub(crate) value_len: u64,
+}
+
+/// Encodes rows into messages.
+#[derive(Debug, Default)]
+pub(crate) struct ReplyEncoder {
+    message: BytesMut,
+    /// The chunk that may still turn out to be its row's last; empty when there is none.
+    held: Vec<u8>,
+    row: Vec<u8>,
+    /// Must the next chunk carry the row key?
+    is_row_new: bool,
+    column: Option<(FamilyId, Vec<u8>)>,
+    /// Bytes of the cell's value that are still to come.
+    value_left: u64,
+    value_len: u64,
+    rows: u64,
+    last_row: Option<Bytes>,
+}
+
+impl ReplyEncoder {
+    /// Begins a row. It must get a cell.
+    pub(crate) fn begin_row(&mut self, row: &[u8]) {
+        assert!(self.held.is_empty(), "the row before is finished");
+        self.row.clear();
+        self.row.extend_from_slice(row);
+        self.is_row_new = true;
+        self.column = None;
+    }
+
+    /// Begins a cell; pieces that make up its value follow.
+    pub(crate) fn begin_cell(&mut self, cell: CellHead<'_>) {
+        assert!(self.value_left == 0, "the value before is whole");
+        self.release_held();
+        if self.is_row_new {
+            put_bytes(&mut self.held, ROW_KEY, &self.row);
+            self.is_row_new = false;
+        }
+        let (same_family, same_column) = match &self.column {
+            Some((family, qualifier)) => {
+                (*family == cell.family, *family == cell.family && qualifier == cell.qualifier)
+            }
+            None => (false, false),
+        };
+        if !same_family {
+            put_wrapped(&mut self.held, FAMILY_NAME, cell.family_name.as_bytes());
+        }
+        if !same_column {
+            put_wrapped(&mut self.held, QUALIFIER, cell.qualifier);
+            let column = self.column.get_or_insert_with(|| (cell.family, Vec::new()));
+            column.0 = cell.family;
+            column.1.clear();
+            column.1.extend_from_slice(cell.qualifier);
+        }
+        if cell.timestamp != Timestamp::ZERO {
+            self.held.push(TIMESTAMP_MICROS);
+            put_varint(&mut self.held, cell.timestamp.micros() as u64);
+        }
+        self.value_len = cell.value_len;
+        self.value_left = cell.value_len;
+        if cell.value_len == 0 {
+            // A chunk without a field would look like none held.
+            put_bytes(&mut self.held, VALUE, &[]);
+        }
+    }
+
+    /// Adds the next piece of the cell's value, at most [`CHUNK_VALUE_BYTES_MAX`] long.
+    pub(crate) fn value_piece(&mut self, piece: &[u8]) {
+        assert!(piece.len() <= CHUNK_VALUE_BYTES_MAX, "a piece fits a chunk");
+        let is_first = self.value_left == self.value_len;
+        let left = self.value_left.checked_sub(piece.len() as u64);
+        self.value_left = left.expect("pieces make up no more than the value");
+        if !is_first {
+            self.release_held();
+        }
+        put_bytes(&mut self.held, VALUE, piece);
+        if self.value_left > 0 {
+            self.held.push(VALUE_SIZE);
+            put_varint(&mut self.held, self.value_len);
+        }
+    }
+
+    /// Ends the row: it counts from here on.
+    pub(crate) fn end_row(&mut self) {
+        assert!(!self.held.is_empty(), "a row has a cell");
+        assert!(self.value_left == 0, "the last value is whole");
+        self.held.extend_from_slice(&[COMMIT_ROW, 1]);
+        self.release_held();
+        self.rows += 1;
+        self.last_row = Some(Bytes::copy_from_slice(&self.row));
+    }
+
+    /// Bytes that this holds, held chunk included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.message.len() + self.held.len()
+    }
+
+    /// Must the message be taken before more is added? To be asked after every piece and row.
+    pub(crate) fn is_full(&self) -> bool {
+        self.message.len() >= REPLY_BYTES_ENOUGH
+    }
+
+    /// Takes the message; `None` when it holds nothing yet.
+    pub(crate) fn take(&mut self) -> Option<ReadReply> {
+        if self.message.is_empty() {
+            return None;
+        }
+        let encoded = self.message.split().freeze();
+        assert!(encoded.len() <= REPLY_BYTES_MAX, "a message of {} bytes", encoded.len());
+        let rows = std::mem::take(&mut self.rows);
+        Some(ReadReply { encoded, rows, last_row: self.last_row.take() })
+    }
+
+    /// Moves the held chunk into the message.
+    fn release_held(&mut self) {
+        if self.held.is_empty() {
+            return;
+        }
+        self.message.put_u8(CHUNKS);
+        let mut len = self.held.len() as u64;
+        while len >= 0x80 {
+            self.message.put_u8(len as u8 | 0x80);
+            len >>= 7;
+        }
+        self.message.put_u8(len as u8);
+        self.message.extend_from_slice(&self.held);
+        self.held.clear();
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn varint_len(value: usize) -> usize {
+    (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+fn put_bytes(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
+    out.push(tag);
+    put_varint(out, content.len() as u64);
+    out.extend_from_slice(content);
+}
+
+/// A wrapper message; with empty content it has no field, but is present.
+fn put_wrapped(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
+    out.push(tag);
+    if content.is_empty() {
+        out.push(0);
+        return;
+    }
+    put_varint(out, (1 + varint_len(content.len()) + content.len()) as u64);
+    put_bytes(out, WRAPPED, content);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,301 @@
+//! One running read: pulled reply by reply.
+//!
+//! 1. Pin a view of the range.
+//! 2. For each asked run of rows: scan its visible cells, and encode them.
+//! 3. A reply is ready when the encoder's message is large enough, or at the end. Between two
+//!    pulls nothing runs.
+//! 4. A value that lies outside its table's blocks is read and handed on piece by piece.
+//! 5. At a row's start an old view is replaced by a new one, so that a long scan does not keep
+//!    files and memtables alive.
+//!
+//! Invariants
+//! - Memory is bounded by one message, one held chunk and one piece of a value.
+//! - All cells of a row come from one view.
+//! - Whether the range is still served is checked after the cells were read, before they are
+//!   handed on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use client::{ReadReplies, ReadReply, ReadRequest, Result};
+use lsm::{ReadView, Scan, ScanStep};
+use sstable::{StoredValue, Table, ValueRef};
+use types::{FamilyId, Generation, RowRange, TableSchema, key};
+
+use super::encode::{CHUNK_VALUE_BYTES_MAX, CellHead, ReplyEncoder};
+use crate::budget::Held;
+use crate::error::from_store;
+use crate::range::Range;
+use crate::server::Shared;
+
+/// What a read holds of the budget besides its reply, bytes.
+pub(crate) const READ_BYTES: u64 = 16 << 10;
+/// Blocks read by scans of at most this many rows stay in the cache.
+const CACHED_ROWS_MAX: u64 = 100;
+/// Steps between two points at which other tasks may run.
+const STEPS_PER_TURN: u32 = 1024;
+
+/// A running read of one range.
+pub(crate) struct RangeRead {
+    shared: Arc<Shared>,
+    range: Arc<Range>,
+    schema: Arc<TableSchema>,
+    families: Vec<FamilyId>,
+    generation: Generation,
+    held: Held,
+    view: ReadView,
+    viewed_at: Duration,
+    /// Still to be scanned, the next one last.
+    rows: Vec<RowRange>,
+    rows_left: Option<u64>,
+    scan: Option<Scan>,
+    /// Where the present scan ends.
+    scan_end: Option<Bytes>,
+    fills_cache: bool,
+    /// The scan stands on a cell that is not encoded yet.
+    stands_on_cell: bool,
+    /// The row being encoded, escaped; empty between rows.
+    row: Vec<u8>,
+    value: Option<Value>,
+    encoder: ReplyEncoder,
+    scratch: Vec<u8>,
+    steps: u32,
+    is_finished: bool,
+}
+
+/// A value of which some is still to be encoded.
+enum Value {
+    /// The scan holds it; encoded up to here.
+    Inline(usize),
+    /// It lies in the table, outside the blocks.
+    Stored { stored: StoredValue, table: Arc<Table>, piece: usize, rest: Bytes },
+}
+
+impl RangeRead {
+    /// Starts a read of a range that was checked to be served as asked.
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        range: Arc<Range>,
+        request: &ReadRequest,
+        held: Held,
+    ) -> Result<RangeRead> {
+        let schema = range.schema();
+        let families = schema.families.iter().map(|family| family.id).collect();
+        // The schema may have changed since the check.
+        range.check_generation(request.target.generation)?;
+        let view = range.store().view().map_err(|error| from_store(&error))?;
+        let limit = request.spec.rows_limit;
+        let rows = request.spec.rows.within(range.store().bounds());
+        Ok(RangeRead {
+            viewed_at: shared.pipeline.env.monotonic(),
+            schema,
+            families,
+            generation: request.target.generation,
+            held,
+            view,
+            rows: rows.ranges().iter().rev().cloned().collect(),
+            rows_left: (limit > 0).then_some(limit),
+            scan: None,
+            scan_end: None,
+            fills_cache: false,
+            stands_on_cell: false,
+            row: Vec::new(),
+            value: None,
+            encoder: ReplyEncoder::default(),
+            scratch: Vec::new(),
+            steps: 0,
+            is_finished: false,
+            shared,
+            range,
+        })
+    }
+
+    async fn next_reply(&mut self) -> Result<Option<ReadReply>> {
+        if self.row.is_empty() && !self.is_finished {
+            self.range.check_generation(self.generation)?;
+        }
+        while !self.is_finished && !self.encoder.is_full() {
+            self.advance().await?;
+            self.steps += 1;
+            if self.steps.is_multiple_of(STEPS_PER_TURN) {
+                self.shared.pipeline.env.yield_now().await;
+            }
+        }
+        let reply = self.encoder.take();
+        self.shared.check_serving()?;
+        if self.range.is_closed() {
+            return Err(self.range.closed());
+        }
+        let bytes = reply.as_ref().map_or(0, |reply| reply.encoded.len()) + self.encoder.bytes();
+        self.held.resize(READ_BYTES + bytes as u64);
+        Ok(reply)
+    }
+
+    /// Does a little: encodes a piece or a cell, or moves the scan by one step.
+    async fn advance(&mut self) -> Result<()> {
+        if self.value.is_some() {
+            return self.encode_piece().await;
+        }
+        if self.stands_on_cell {
+            return self.encode_cell();
+        }
+        let Some(scan) = &mut self.scan else {
+            self.start_scan();
+            return Ok(());
+        };
+        match scan.step().map_err(|error| from_store(&error))? {
+            ScanStep::Cell => {
+                self.stands_on_cell = true;
+                if !self.row.is_empty() && scan.cell().row_prefix != self.row {
+                    // The cell waits: the row's end may have filled the message.
+                    self.finish_row();
+                }
+            }
+            ScanStep::NeedBlock => scan.load().await.map_err(|error| from_store(&error))?,
+            ScanStep::End => {
+                self.scan = None;
+                if !self.row.is_empty() {
+                    self.finish_row();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_scan(&mut self) {
+        let Some(rows) = self.rows.pop() else {
+            self.is_finished = true;
+            return;
+        };
+        if self.is_view_old() {
+            // A failed pin leaves the old view, which is as good as it was.
+            self.renew_view();
+        }
+        let few = self.rows_left.is_some_and(|left| left <= CACHED_ROWS_MAX);
+        self.fills_cache = few || rows.single_row().is_some();
+        self.scan = Some(self.view.scan(&rows, &self.families, self.fills_cache));
+        self.scan_end = rows.end;
+    }
+
+    fn is_view_old(&self) -> bool {
+        let age = self.shared.pipeline.env.monotonic().saturating_sub(self.viewed_at);
+        age >= self.shared.config.options.view_age_max
+    }
+
+    fn renew_view(&mut self) {
+        if let Ok(view) = self.range.store().view() {
+            self.view = view;
+            self.viewed_at = self.shared.pipeline.env.monotonic();
+        }
+    }
+
+    fn finish_row(&mut self) {
+        self.encoder.end_row();
+        self.row.clear();
+        if let Some(left) = &mut self.rows_left {
+            *left -= 1;
+            if *left == 0 {
+                self.is_finished = true;
+                self.scan = None;
+                self.stands_on_cell = false;
+            }
+        }
+    }
+
+    /// Encodes the cell that the scan stands on, all of it if it is small.
+    fn encode_cell(&mut self) -> Result<()> {
+        let is_view_old = self.row.is_empty() && self.is_view_old();
+        let scan = self.scan.as_ref().expect("a scan stands on the cell");
+        let cell = scan.cell();
+        if is_view_old {
+            let start = Bytes::from(key::unescape_row(cell.row_prefix));
+            self.rows.push(RowRange { start, end: self.scan_end.take() });
+            self.scan = None;
+            self.stands_on_cell = false;
+            // Renewed here too, should the clock stand still: each row is scanned at most twice.
+            self.renew_view();
+            self.viewed_at = self.shared.pipeline.env.monotonic();
+            return Ok(());
+        }
+        if self.row.is_empty() {
+            self.row.extend_from_slice(cell.row_prefix);
+            self.scratch.clear();
+            cell.row_into(&mut self.scratch);
+            self.encoder.begin_row(&self.scratch);
+        }
+        self.scratch.clear();
+        cell.qualifier_into(&mut self.scratch);
+        let family = self.schema.family_by_id(cell.family);
+        let family = family.expect("a scan shows families of the schema only");
+        self.encoder.begin_cell(CellHead {
+            family: cell.family,
+            family_name: &family.name,
+            qualifier: &self.scratch,
+            timestamp: cell.timestamp,
+            value_len: cell.value.len(),
+        });
+        self.value = match (cell.value, cell.table) {
+            (ValueRef::Inline([]), _) => None,
+            (ValueRef::Inline(value), _) if value.len() <= CHUNK_VALUE_BYTES_MAX => {
+                self.encoder.value_piece(value);
+                None
+            }
+            (ValueRef::Inline(_), _) => Some(Value::Inline(0)),
+            (ValueRef::Stored(stored), table) => Some(Value::Stored {
+                stored: stored.clone(),
+                table: Arc::clone(table.expect("a stored value has a table")),
+                piece: 0,
+                rest: Bytes::new(),
+            }),
+        };
+        self.stands_on_cell = self.value.is_some();
+        Ok(())
+    }
+
+    /// Encodes the next piece of a large value.
+    async fn encode_piece(&mut self) -> Result<()> {
+        let is_whole = match self.value.as_mut().expect("a value is under way") {
+            Value::Inline(encoded) => {
+                let scan = self.scan.as_ref().expect("a scan stands on the cell");
+                let ValueRef::Inline(value) = scan.cell().value else {
+                    unreachable!("the scan has not moved");
+                };
+                let rest = &value[*encoded..];
+                let piece = &rest[..rest.len().min(CHUNK_VALUE_BYTES_MAX)];
+                self.encoder.value_piece(piece);
+                *encoded += piece.len();
+                *encoded == value.len()
+            }
+            Value::Stored { stored, table, piece, rest } => {
+                if rest.is_empty() {
+                    let read = table.read_value_piece(stored, *piece).await;
+                    *rest = read.map_err(|error| from_store(&error.into()))?;
+                    *piece += 1;
+                }
+                let part = rest.split_to(rest.len().min(CHUNK_VALUE_BYTES_MAX));
+                self.encoder.value_piece(&part);
+                rest.is_empty() && *piece == stored.pieces()
+            }
+        };
+        if is_whole {
+            self.value = None;
+            self.stands_on_cell = false;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ReadReplies for RangeRead {
+    async fn next(&mut self) -> Result<Option<ReadReply>> {
+        let reply = self.next_reply().await;
+        if reply.is_err() {
+            self.is_finished = true;
+            self.scan = None;
+            self.encoder = ReplyEncoder::default();
+        }
+        reply
+    }
+}

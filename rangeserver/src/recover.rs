@@ -1,0 +1,282 @@
+//! Takes up the logs of dead sessions, before this one serves anything.
+//!
+//! For each folder `wal/<session>` other than our own:
+//!
+//! 1. Seal the log and record its lengths, once (see [`crate::seal`]).
+//! 2. Read it to its end: a damaged log is refused as a whole, so nothing is built on it before.
+//!    Payloads are kept by range on the way, as long as they fit the memory given.
+//! 3. Open the ranges that have records, under new epochs. Ranges that the catalog does not know
+//!    any more are passed over.
+//! 4. Each range sorts its records into SSTables and commits a manifest. Where the log was too
+//!    large to keep, it is read a second time and the ranges are fed in several runs, each a prefix
+//!    of the range's records: a crash in between starts again after the last run.
+//! 5. Note that nothing needs the log, and remove it.
+//!
+//! Invariants
+//! - A range serves only what is in synced SSTables that a manifest names, never an old log's pages.
+//! - An old log is never written to; it is removed only after all its records are in manifests.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use storage::{FileSystem, Path, SealedLog};
+use types::{RangeId, SeqNo, SessionId, TableId};
+use wal::{EntryKind, Frame};
+
+use crate::error::{Error, Result};
+use crate::options::Config;
+use crate::range::Range;
+use crate::ranges::{Ranges, table_folder};
+use crate::seal;
+
+/// The folder of all sessions' logs.
+pub(crate) const LOGS_FOLDER: &str = "wal";
+
+/// What a start found and took up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Logs of former sessions.
+    pub logs: u64,
+    /// Of these, how many ended with a clean close.
+    pub closed_cleanly: u64,
+    /// Frames (commit groups) read.
+    pub frames: u64,
+    /// Bytes of batches read.
+    pub bytes: u64,
+    /// Ranges that had records.
+    pub ranges: u64,
+    /// Cells written to SSTables.
+    pub cells: u64,
+    /// SSTables that no manifest named, removed.
+    pub swept_files: u64,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// Takes up all dead sessions' logs.
+pub(crate) async fn recover(ranges: &Arc<Ranges>, config: &Config) -> Result<Recovery> {
+    let started = config.env.monotonic();
+    let logs = Path::new(LOGS_FOLDER);
+    config.files.sync_folder(&logs).await?;
+    let mut recovery = Recovery::default();
+    let mut known = None;
+    for entry in config.files.list(&logs, "").await? {
+        let session = SessionId::parse(&entry.name).filter(|_| entry.is_folder);
+        if session.is_none_or(|session| session == config.session) {
+            continue;
+        }
+        if known.is_none() {
+            let listed = config.assignments.ranges().await.map_err(Error::Catalog)?;
+            let tables: BTreeSet<TableId> = listed.iter().map(|(_, table)| *table).collect();
+            for table in tables {
+                recovery.swept_files += sweep(&config.files, table).await?;
+            }
+            known = Some(listed.into_iter().map(|(range, _)| range).collect());
+        }
+        let known: &BTreeSet<RangeId> = known.as_ref().expect("just set");
+        take_up(&logs.join(&entry.name), known, ranges, config, &mut recovery).await?;
+    }
+    recovery.duration = config.env.monotonic().saturating_sub(started);
+    Ok(recovery)
+}
+
+/// Removes what a crash left of unfinished flushes and compactions.
+async fn sweep(files: &Arc<dyn FileSystem>, table: TableId) -> Result<u64> {
+    let folder = table_folder(table);
+    let swept = lsm::sweep_table(files, &folder).await;
+    let removed = swept.map_err(|source| Error::Sweep { folder, source })?;
+    Ok(removed.len() as u64)
+}
+
+async fn take_up(
+    folder: &Path,
+    known: &BTreeSet<RangeId>,
+    ranges: &Arc<Ranges>,
+    config: &Config,
+    recovery: &mut Recovery,
+) -> Result<()> {
+    let files = &config.files;
+    if seal::is_unneeded(files, folder).await? {
+        return Ok(wal::remove_log(files, folder).await?);
+    }
+    let sealed = seal::seal(files, folder).await?;
+    recovery.logs += 1;
+    let memory = config.options.memtables_share() / 2;
+    let mut gathered = Gathered::new(known, memory);
+    let mut reader = wal::recover(files, folder, sealed.clone()).await?;
+    while let Some(frame) = reader.next().await? {
+        recovery.frames += 1;
+        recovery.bytes += gathered.add(folder, frame)?;
+    }
+    recovery.closed_cleanly += u64::from(reader.ended_cleanly());
+    let ids: Vec<RangeId> = gathered.with_records.iter().copied().collect();
+    recovery.ranges += ids.len() as u64;
+    let mut feed = Feed::new(ranges.open_for_recovery(&ids).await?, memory);
+    if gathered.overflowed {
+        feed_again(folder, sealed, known, config, &mut feed).await?;
+    } else {
+        feed.take(gathered.records);
+    }
+    feed.finish().await?;
+    recovery.cells += feed.cells;
+    seal::mark_unneeded(files, folder).await?;
+    Ok(wal::remove_log(files, folder).await?)
+}
+
+/// Reads the log a second time, feeding whenever the memory is full.
+async fn feed_again(
+    folder: &Path,
+    sealed: Vec<SealedLog>,
+    known: &BTreeSet<RangeId>,
+    config: &Config,
+    feed: &mut Feed,
+) -> Result<()> {
+    let mut reader = wal::recover(&config.files, folder, sealed).await?;
+    while let Some(frame) = reader.next().await? {
+        let mut gathered = Gathered::new(known, u64::MAX);
+        gathered.add(folder, frame)?;
+        feed.take(gathered.records);
+        feed.make_room().await?;
+    }
+    Ok(())
+}
+
+/// One entry of one range.
+struct Record {
+    last: SeqNo,
+    payload: Bytes,
+}
+
+#[derive(Default)]
+struct RangeRecords {
+    records: Vec<Record>,
+    bytes: u64,
+}
+
+/// The records of a log by range, as long as they fit.
+struct Gathered<'a> {
+    known: &'a BTreeSet<RangeId>,
+    memory: u64,
+    bytes: u64,
+    records: BTreeMap<RangeId, RangeRecords>,
+    with_records: BTreeSet<RangeId>,
+    overflowed: bool,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(known: &'a BTreeSet<RangeId>, memory: u64) -> Gathered<'a> {
+        Gathered {
+            known,
+            memory,
+            bytes: 0,
+            records: BTreeMap::new(),
+            with_records: BTreeSet::new(),
+            overflowed: false,
+        }
+    }
+
+    /// Takes in a frame; the bytes of its payloads.
+    fn add(&mut self, folder: &Path, frame: Frame) -> Result<u64> {
+        let mut bytes = 0;
+        for entry in frame.entries {
+            bytes += entry.payload.len() as u64;
+            if !self.known.contains(&entry.range) {
+                continue;
+            }
+            self.with_records.insert(entry.range);
+            if entry.kind == EntryKind::Excise {
+                return Err(Error::UnknownEntry { folder: folder.clone() });
+            }
+            if self.overflowed {
+                continue;
+            }
+            let numbers = u64::from(entry.count.max(1)) - 1;
+            let last = entry.first_seq.advance(numbers);
+            let is_batch = entry.kind == EntryKind::Batch;
+            let payload = if is_batch { entry.payload } else { Bytes::new() };
+            let records = self.records.entry(entry.range).or_default();
+            records.add(Record { last, payload });
+        }
+        self.bytes += bytes;
+        if self.bytes > self.memory {
+            self.overflowed = true;
+            self.records.clear();
+        }
+        Ok(bytes)
+    }
+}
+
+impl RangeRecords {
+    fn add(&mut self, record: Record) {
+        self.bytes += record.payload.len() as u64;
+        self.records.push(record);
+    }
+}
+
+/// Feeds records to their ranges, holding at most `memory` bytes of them.
+struct Feed {
+    ranges: BTreeMap<RangeId, Arc<Range>>,
+    waiting: BTreeMap<RangeId, RangeRecords>,
+    memory: u64,
+    cells: u64,
+}
+
+impl Feed {
+    fn new(ranges: Vec<Arc<Range>>, memory: u64) -> Feed {
+        let ranges = ranges.into_iter().map(|range| (range.id(), range)).collect();
+        Feed { ranges, waiting: BTreeMap::new(), memory, cells: 0 }
+    }
+
+    fn take(&mut self, records: BTreeMap<RangeId, RangeRecords>) {
+        for (range, records) in records {
+            // A range without a place was dropped since the catalog listed it.
+            if self.ranges.contains_key(&range) {
+                let waiting = self.waiting.entry(range).or_default();
+                for record in records.records {
+                    waiting.add(record);
+                }
+            }
+        }
+    }
+
+    /// Feeds the largest ranges until the others fit the memory.
+    async fn make_room(&mut self) -> Result<()> {
+        loop {
+            let held: u64 = self.waiting.values().map(|records| records.bytes).sum();
+            let largest = self.waiting.iter().max_by_key(|(_, records)| records.bytes);
+            match largest {
+                Some((range, _)) if held > self.memory => {
+                    let range = *range;
+                    self.feed(range).await?;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        while let Some(range) = self.waiting.keys().next().copied() {
+            self.feed(range).await?;
+        }
+        Ok(())
+    }
+
+    async fn feed(&mut self, id: RangeId) -> Result<()> {
+        let (Some(records), Some(range)) = (self.waiting.remove(&id), self.ranges.get(&id)) else {
+            return Ok(());
+        };
+        let failed = Error::store(id);
+        let memory = usize::try_from(self.memory).unwrap_or(usize::MAX);
+        let mut ingest = range.store().ingest(memory).map_err(&failed)?;
+        for record in records.records {
+            ingest.note_seq(record.last);
+            if !record.payload.is_empty() {
+                ingest.add_payload(&record.payload).await.map_err(&failed)?;
+            }
+        }
+        self.cells += ingest.finish().await.map_err(&failed)?.cells;
+        Ok(())
+    }
+}

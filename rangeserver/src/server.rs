@@ -1,0 +1,397 @@
+//! The range server: its start, its admission of requests, its stop.
+//!
+//! Start: take up dead sessions' logs ([`crate::recover`]) → begin this session's log → serve.
+//!
+//! A write: not stopping or poisoned → the range is served so → rows inside its bounds → memory →
+//! log space → place (sequence, queue, insert) → wait for its commit group. Until it is placed,
+//! nothing has changed.
+//!
+//! Stop: admit nothing → let what is queued commit → flush everything → end the log → remove it,
+//! since nothing needs it: the next start finds nothing to take up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use client::{
+    RangeSample, RangeService, RangeTarget, ReadReplies, ReadRequest, SchemaObserver, WriteRequest,
+};
+use env::Task;
+use lsm::{Batch, Reason};
+use sstable::CacheCounts;
+use storage::Path;
+use tokio::sync::Notify;
+use types::{ErrorKind, RangeId, RowMutations, TableId, TableSchema};
+use wal::Log;
+
+use crate::budget::{Budget, RETRY_AFTER};
+use crate::error::{Error, Result, from_log};
+use crate::maintenance;
+use crate::options::Config;
+use crate::range::{Range, check_rows};
+use crate::ranges::{Ranges, table_folder};
+use crate::read::replies::{READ_BYTES, RangeRead};
+use crate::recover::{LOGS_FOLDER, Recovery, recover};
+use crate::write::counters::CommitStatistics;
+use crate::write::group::{Pipeline, Poison};
+
+/// How long a stop waits for batches that are queued.
+const DRAIN_MAX: Duration = Duration::from_secs(30);
+const DRAIN_POLL: Duration = Duration::from_millis(1);
+
+/// Serves ranges. See the module's words.
+pub struct RangeServer {
+    shared: Arc<Shared>,
+    tasks: Mutex<Vec<Task<()>>>,
+    recovery: Recovery,
+}
+
+/// What requests and background tasks share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) ranges: Arc<Ranges>,
+    pub(crate) poison: Arc<Poison>,
+    /// Wakes the flush task.
+    pub(crate) flush_work: Notify,
+    /// Wakes the compaction task.
+    pub(crate) compaction_work: Notify,
+    /// The last flush met a full disk.
+    pub(crate) disk_full: AtomicBool,
+    is_closing: AtomicBool,
+    is_stopping: AtomicBool,
+}
+
+/// Numbers of a running server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Commit groups since the start.
+    pub commits: CommitStatistics,
+    /// Bytes of all memtables.
+    pub memtable_bytes: u64,
+    /// Bytes of requests and replies under way.
+    pub request_bytes: u64,
+    /// Bytes of the block cache.
+    pub cache_bytes: u64,
+    /// Look-ups in the block cache.
+    pub cache: CacheCounts,
+    /// Bytes of log that a recovery would read.
+    pub log_bytes: u64,
+    /// The oldest log segment that is kept.
+    pub oldest_log_segment: u64,
+    /// Open ranges.
+    pub ranges: u64,
+}
+
+impl RangeServer {
+    /// Recovers what dead sessions left, begins this session's log, and serves.
+    ///
+    /// # Errors
+    /// Damage found, a full disk, a catalog that does not answer.
+    pub async fn start(config: Config) -> Result<Arc<RangeServer>> {
+        config.options.validate()?;
+        let options = &config.options;
+        let budget = Budget::new(options.memtables_share(), options.requests_share());
+        let budget = Arc::new(budget);
+        let ranges = Arc::new(Ranges::new(config.clone(), Arc::clone(&budget)));
+        let recovery = recover(&ranges, &config).await?;
+        let poison = Arc::new(Poison::new(Arc::clone(&config.on_poison)));
+        let folder = log_folder(&config);
+        let (files, env) = (Arc::clone(&config.files), config.env.clone());
+        let log = Log::create(files, env.clone(), folder, config.options.log).await?;
+        let shared = Arc::new(Shared {
+            pipeline: Pipeline::new(log, Arc::clone(&poison), env),
+            config,
+            budget,
+            ranges,
+            poison,
+            flush_work: Notify::new(),
+            compaction_work: Notify::new(),
+            disk_full: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+        });
+        let tasks = Mutex::new(maintenance::start(&shared));
+        Ok(Arc::new(RangeServer { shared, tasks, recovery }))
+    }
+
+    /// What the start took up.
+    pub fn recovery(&self) -> Recovery {
+        self.recovery
+    }
+
+    /// Numbers as they are now.
+    pub fn statistics(&self) -> Statistics {
+        let Shared { pipeline, budget, ranges, .. } = &*self.shared;
+        Statistics {
+            commits: pipeline.queue.counters().read(),
+            memtable_bytes: budget.memtables(),
+            request_bytes: budget.requests(),
+            cache_bytes: ranges.cache().used_bytes(),
+            cache: ranges.cache().counts(),
+            log_bytes: pipeline.log.retained_bytes(),
+            oldest_log_segment: pipeline.log.oldest_segment(),
+            ranges: ranges.all().len() as u64,
+        }
+    }
+
+    /// Why the server refuses all work, if it does for good.
+    pub fn poisoned(&self) -> Option<String> {
+        self.shared.poison.reason().map(str::to_owned)
+    }
+
+    /// Flushes all ranges: for tools and tests.
+    ///
+    /// # Errors
+    /// Those of a flush; `Poisoned`.
+    pub async fn flush_all(&self) -> Result<()> {
+        for range in self.shared.ranges.all() {
+            self.shared.flush_whole(&range, Reason::Asked).await?;
+        }
+        maintenance::release_log(&self.shared).await;
+        Ok(())
+    }
+
+    /// Stops cleanly: what was acknowledged is in SSTables, and the log is gone.
+    ///
+    /// # Errors
+    /// When not all could be flushed; the log stays then, and the next start takes it up.
+    pub async fn close(&self) -> Result<()> {
+        let shared = &self.shared;
+        shared.is_closing.store(true, SeqCst);
+        let ranges = shared.ranges.all();
+        for range in &ranges {
+            range.close_writing();
+        }
+        let drained = shared.drain().await;
+        self.stop_tasks().await;
+        drained?;
+        let mut outcome = Ok(());
+        for range in &ranges {
+            let flushed = shared.flush_whole(range, Reason::Closing).await;
+            range.close().await;
+            outcome = outcome.and(flushed);
+        }
+        shared.pipeline.log.close().await?;
+        outcome?;
+        wal::remove_log(&shared.config.files, &log_folder(&shared.config)).await?;
+        Ok(())
+    }
+
+    /// Stops the background tasks and refuses requests, and leaves everything else as it is: what a
+    /// crash does. For tests of recovery.
+    pub async fn abandon(&self) {
+        self.shared.is_closing.store(true, SeqCst);
+        self.stop_tasks().await;
+    }
+
+    async fn stop_tasks(&self) {
+        let shared = &self.shared;
+        shared.is_stopping.store(true, SeqCst);
+        shared.flush_work.notify_one();
+        shared.compaction_work.notify_one();
+        shared.pipeline.queue.env().orphans.notify_one();
+        let tasks = {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *tasks)
+        };
+        for task in tasks {
+            task.join().await;
+        }
+    }
+}
+
+fn log_folder(config: &Config) -> Path {
+    Path::new(LOGS_FOLDER).join(&config.session.to_string())
+}
+
+impl Shared {
+    /// Must background tasks end?
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(SeqCst)
+    }
+
+    /// May requests be answered?
+    ///
+    /// # Errors
+    /// `Poisoned`, `Unavailable`.
+    pub(crate) fn check_serving(&self) -> client::Result<()> {
+        if let Some(reason) = self.poison.reason() {
+            let text = format!("the server stopped: {reason}");
+            return Err(client::Error::new(ErrorKind::Poisoned, text));
+        }
+        if self.is_closing.load(SeqCst) {
+            let text = "the server is being stopped";
+            return Err(client::Error::new(ErrorKind::Unavailable, text));
+        }
+        Ok(())
+    }
+
+    /// Stops everything for good.
+    pub(crate) fn poison(&self, reason: &str) {
+        let failure = crate::write::commit::CommitError::new(ErrorKind::Poisoned, reason);
+        self.pipeline.queue.poison(&failure);
+        self.poison.set(reason);
+        self.budget.wake_waiters();
+    }
+
+    /// Draws the consequence of a failure in the background.
+    pub(crate) fn note_store_failure(&self, range: &Range, error: &lsm::Error) {
+        match error.kind() {
+            ErrorKind::ResourceExhausted => self.disk_full.store(true, SeqCst),
+            // Closed, or called off by the stop.
+            ErrorKind::Unavailable | ErrorKind::Aborted => {}
+            _ => self.poison(&format!("range {}: {error}", range.id())),
+        }
+    }
+
+    async fn flush_whole(&self, range: &Arc<Range>, reason: Reason) -> Result<()> {
+        let last = range.freeze(reason);
+        if !maintenance::wait_published(self, range, last).await {
+            let reason = self.poison.reason().unwrap_or_default();
+            return Err(Error::Poisoned(reason.to_owned()));
+        }
+        let flushed = range.store().flush_all(reason).await;
+        range.recount();
+        self.budget.wake_waiters();
+        flushed.map_err(|error| {
+            self.note_store_failure(range, &error);
+            Error::store(range.id())(error)
+        })
+    }
+
+    /// Waits until nothing is queued any more.
+    async fn drain(&self) -> Result<()> {
+        let env = &self.pipeline.env;
+        let until = env.monotonic() + DRAIN_MAX;
+        while !self.pipeline.queue.is_idle() {
+            env.blocking(|| self.pipeline.queue.lead_orphans());
+            if env.monotonic() >= until {
+                return Err(Error::Busy);
+            }
+            env.sleep(DRAIN_POLL).await;
+        }
+        match self.poison.reason() {
+            Some(reason) => Err(Error::Poisoned(reason.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// How long a request waits for memory.
+    fn patience(&self, target: &RangeTarget) -> Duration {
+        let longest = self.config.options.stall_max;
+        target.deadline.map_or(longest, |deadline| deadline.min(longest))
+    }
+
+    /// Waits until the memtables have room. On a full disk there is no point in waiting.
+    async fn wait_for_memtables(&self, range: &Range, limit: Duration) -> client::Result<()> {
+        let what = "memtables hold all the memory that they may";
+        let ready = || {
+            let is_full = self.budget.memtables() >= self.budget.memtables_share()
+                || range.store().must_stall();
+            if !is_full {
+                return Some(Ok(()));
+            }
+            self.flush_work.notify_one();
+            if let Err(error) = self.check_serving() {
+                return Some(Err(error));
+            }
+            if self.disk_full.load(SeqCst) {
+                let text = "the disk is full; memtables cannot be written out";
+                let error = client::Error::new(ErrorKind::ResourceExhausted, text);
+                return Some(Err(error.retry_after(RETRY_AFTER)));
+            }
+            None
+        };
+        self.budget.wait_until(&self.pipeline.env, limit, what, ready).await?
+    }
+
+    async fn write_rows(&self, target: RangeTarget, rows: Vec<RowMutations>) -> client::Result<()> {
+        self.check_serving()?;
+        let range = self.ranges.serving(&target).await?;
+        check_rows(range.store(), &rows)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let env = &self.pipeline.env;
+        let limit = self.patience(&target);
+        // The request itself, and its batch.
+        let carried: usize = rows.iter().map(RowMutations::bytes).sum();
+        let bytes = carried.saturating_add(Batch::payload_bytes(&rows));
+        let held = self.budget.admit(env, bytes as u64, limit).await?;
+        self.wait_for_memtables(&range, limit).await?;
+        let batch = Batch::encode(&rows);
+        let space = self.pipeline.log.reserve(batch.payload().len(), 1).await;
+        let space = space.map_err(|error| match error.kind() {
+            ErrorKind::ResourceExhausted => from_log(&error).retry_after(RETRY_AFTER),
+            ErrorKind::Poisoned => {
+                self.poison(&error.to_string());
+                from_log(&error)
+            }
+            _ => from_log(&error),
+        })?;
+        self.check_serving()?;
+        let ticket = range.place(&target, &rows, batch, space, &self.pipeline)?;
+        drop(rows);
+        if range.store().wants_freeze() {
+            self.flush_work.notify_one();
+        }
+        let outcome = ticket.wait(env).await;
+        drop(held);
+        outcome.map_err(|failed| client::Error::new(failed.kind, &*failed.reason))
+    }
+}
+
+#[async_trait]
+impl RangeService for RangeServer {
+    async fn write(&self, request: WriteRequest) -> client::Result<()> {
+        self.shared.write_rows(request.target, request.rows).await
+    }
+
+    async fn read(&self, request: ReadRequest) -> client::Result<Box<dyn ReadReplies>> {
+        let shared = &self.shared;
+        shared.check_serving()?;
+        let range = shared.ranges.serving(&request.target).await?;
+        let limit = shared.patience(&request.target);
+        let held = shared.budget.admit(&shared.pipeline.env, READ_BYTES, limit).await?;
+        let read = RangeRead::start(Arc::clone(shared), range, &request, held)?;
+        Ok(Box::new(read))
+    }
+
+    async fn sample(&self, target: RangeTarget) -> client::Result<RangeSample> {
+        self.shared.check_serving()?;
+        let range = self.shared.ranges.serving(&target).await?;
+        let store = range.store();
+        let stored: u64 = store.version().tables().map(|table| table.meta.len).sum();
+        Ok(RangeSample { bytes: stored + store.memory_bytes() as u64 })
+    }
+}
+
+#[async_trait]
+impl SchemaObserver for RangeServer {
+    async fn schema_changed(&self, schema: Arc<TableSchema>) -> client::Result<()> {
+        for (range, last) in self.shared.ranges.adopt(&schema).await {
+            // Batches placed under the older schema come to their end first.
+            if !maintenance::wait_published(&self.shared, &range, last).await {
+                return self.shared.check_serving();
+            }
+        }
+        Ok(())
+    }
+
+    async fn table_dropped(&self, table: TableId, ranges: &[RangeId]) -> client::Result<()> {
+        let shared = &self.shared;
+        for range in shared.ranges.drop_table(table, ranges).await {
+            let last = range.close_writing();
+            maintenance::wait_published(shared, &range, last).await;
+            range.close().await;
+        }
+        maintenance::release_log(shared).await;
+        let files = &shared.config.files;
+        let removed = crate::remove::remove_tree(files, &table_folder(table)).await;
+        removed.map_err(|error| client::Error::new(error.kind(), error.to_string()))
+    }
+}

@@ -1,0 +1,126 @@
+//! The commit queue's world in the server: the session's log and the ranges' storage.
+
+use std::sync::{Arc, OnceLock};
+
+use env::Env;
+use lsm::{Batch, Store};
+use tokio::sync::Notify;
+use wal::{Entry, EntryKind, Log, Reservation};
+
+use super::commit::{CommitEnv, CommitError, CommitQueue, GroupLimits};
+
+/// A batch that has its sequence numbers.
+pub(crate) struct Sequenced {
+    store: Arc<Store>,
+    pub(crate) batch: Batch,
+    /// Its space in the log, until it is written.
+    _reservation: Reservation,
+}
+
+impl Sequenced {
+    pub(crate) fn new(store: Arc<Store>, batch: Batch, reservation: Reservation) -> Sequenced {
+        Sequenced { store, batch, _reservation: reservation }
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        Entry {
+            kind: EntryKind::Batch,
+            range: self.store.range(),
+            epoch: self.store.epoch(),
+            first_seq: self.batch.first_seq(),
+            count: self.batch.mutations(),
+            payload: self.batch.payload(),
+        }
+    }
+}
+
+/// Is told, once, why nothing can be committed any more.
+pub(crate) type OnPoison = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Whether the server is poisoned, and why. Shared by everything that may find out.
+pub(crate) struct Poison {
+    reason: OnceLock<String>,
+    on_poison: OnPoison,
+}
+
+impl Poison {
+    pub(crate) fn new(on_poison: OnPoison) -> Poison {
+        Poison { reason: OnceLock::new(), on_poison }
+    }
+
+    /// Why, if it is.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
+    }
+
+    /// Poisons the server; the first reason stays.
+    pub(crate) fn set(&self, reason: &str) {
+        if self.reason.set(reason.to_owned()).is_ok() {
+            (self.on_poison)(reason);
+        }
+    }
+}
+
+/// Commits groups to the session's log.
+pub(crate) struct LogCommit {
+    log: Arc<Log>,
+    poison: Arc<Poison>,
+    /// Wakes the task that leads for writers who went away.
+    pub(crate) orphans: Notify,
+}
+
+impl LogCommit {
+    pub(crate) fn new(log: Arc<Log>, poison: Arc<Poison>) -> LogCommit {
+        LogCommit { log, poison, orphans: Notify::new() }
+    }
+}
+
+/// The way of all batches: the session's log, and the queue before it.
+pub(crate) struct Pipeline {
+    pub(crate) log: Arc<Log>,
+    pub(crate) queue: Arc<CommitQueue<LogCommit>>,
+    pub(crate) env: Env,
+}
+
+impl Pipeline {
+    pub(crate) fn new(log: Log, poison: Arc<Poison>, env: Env) -> Pipeline {
+        let log = Arc::new(log);
+        let commit = LogCommit::new(Arc::clone(&log), poison);
+        let queue = Arc::new(CommitQueue::new(commit, GroupLimits::default()));
+        Pipeline { log, queue, env }
+    }
+}
+
+fn failed(error: &wal::Error) -> CommitError {
+    CommitError::new(error.kind(), error.to_string())
+}
+
+impl CommitEnv for LogCommit {
+    type Batch = Sequenced;
+
+    fn log(&self, group: &[&Sequenced]) -> Result<(), CommitError> {
+        let entries: Vec<Entry<'_>> = group.iter().map(|sequenced| sequenced.entry()).collect();
+        self.log.append(&entries).map_err(|error| failed(&error)).map(drop)
+    }
+
+    fn sync(&self) -> Result<(), CommitError> {
+        self.log.sync().map_err(|error| failed(&error)).map(drop)
+    }
+
+    fn check_lease(&self) -> Result<(), CommitError> {
+        // A session that holds the data folder's lock cannot lose its lease while it runs.
+        Ok(())
+    }
+
+    fn publish(&self, sequenced: &Sequenced) {
+        sequenced.store.publish(sequenced.batch.last_seq());
+    }
+
+    fn poisoned(&self, failure: &CommitError) {
+        self.poison.set(&failure.reason);
+    }
+
+    fn orphaned(&self) {
+        self.orphans.notify_one();
+    }
+}
