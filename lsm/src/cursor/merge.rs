@@ -1,0 +1,342 @@
+//! The merge: a heap of sources by the keys they stand on.
+//!
+//! Sources are given newest first. A key that several hold (a tombstone that every locality group
+//! has, a cell replayed into two files) is the same cell: it appears once, from the newest.
+//!
+//! A movement moves some sources; those that lack a block leave the heap and wait. When none waits,
+//! the smallest key is known. Invariants
+//! - In the heap are just the sources that stand on a key; the smallest is at its root.
+//! - A movement is over only when no source waits.
+//! - After an error the cursor must be sought anew.
+
+use std::sync::Arc;
+
+use sstable::{BlockHandle, Step, Table, ValueRef};
+use types::{SeqNo, key};
+
+use super::Source;
+use crate::{Error, Result};
+
+/// What a movement came to.
+#[derive(Debug)]
+pub enum MergeStep {
+    /// The cursor stands on a cell or tombstone.
+    Cell,
+    /// There is none in that direction.
+    End,
+    /// A block is missing: [`MergeCursor::load`] it, then [`MergeCursor::resume`].
+    NeedBlock(PendingBlock),
+}
+
+/// A block that a source waits for.
+#[derive(Clone, Debug)]
+pub struct PendingBlock {
+    source: usize,
+    handle: BlockHandle,
+}
+
+/// A position in the merged stream of several sources.
+#[derive(Debug)]
+pub struct MergeCursor {
+    sources: Vec<Source>,
+    /// Places in `sources`.
+    heap: Vec<usize>,
+    waiting: Vec<PendingBlock>,
+    /// A `prev_row` has moved the sources but not yet found the row.
+    finding_row: bool,
+    /// No table is opened for keys at or past this position: nobody wants them.
+    end: Option<Vec<u8>>,
+}
+
+impl MergeCursor {
+    /// Merges `sources`, the newest first. The cursor is not yet placed.
+    pub fn new(sources: Vec<Source>) -> MergeCursor {
+        MergeCursor {
+            heap: Vec::with_capacity(sources.len()),
+            sources,
+            waiting: Vec::new(),
+            finding_row: false,
+            end: None,
+        }
+    }
+
+    /// The same cursor for somebody who wants no key at or past `end`. It may still show some.
+    #[must_use]
+    pub fn ending_before(mut self, end: Option<Vec<u8>>) -> MergeCursor {
+        self.end = end;
+        self
+    }
+
+    /// Moves to the first key at or after `key`, which may be any bytes.
+    ///
+    /// # Errors
+    /// Damage found in a table.
+    pub fn seek(&mut self, key: &[u8]) -> Result<MergeStep> {
+        self.begin();
+        for i in 0..self.sources.len() {
+            let step = self.sources[i].seek(key)?;
+            self.place(i, step);
+        }
+        self.settle()
+    }
+
+    /// Moves from a key to the next one.
+    ///
+    /// # Errors
+    /// Damage found in a table.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "all cursors of the engine have seek and next; none is an iterator"
+    )]
+    pub fn next(&mut self) -> Result<MergeStep> {
+        assert!(self.waiting.is_empty(), "a movement is not finished");
+        self.leave_key()?;
+        self.settle()
+    }
+
+    /// Moves to the *first* key of the last row that sorts before `before`: a row's prefix, or a
+    /// position from [`key::put_row_start`].
+    ///
+    /// # Errors
+    /// Damage found in a table.
+    pub fn prev_row(&mut self, before: &[u8]) -> Result<MergeStep> {
+        self.begin();
+        self.finding_row = true;
+        for i in 0..self.sources.len() {
+            let step = self.sources[i].prev_row(before)?;
+            self.place(i, step);
+        }
+        self.settle()
+    }
+
+    /// Moves past the current key, and sources that then stand before `target` to it, if they hold
+    /// no number from `below` on: what a tombstone of that number hides to the last cell.
+    ///
+    /// # Errors
+    /// Damage found in a table.
+    pub fn skip_older(&mut self, target: &[u8], below: SeqNo) -> Result<MergeStep> {
+        assert!(self.waiting.is_empty(), "a movement is not finished");
+        self.leave_key()?;
+        self.skip_where(target, |source| source.largest_seq() < below)
+    }
+
+    /// Moves to the first key at or after `target`, forward only: a cursor that is past it stays.
+    ///
+    /// # Errors
+    /// Damage found in a table.
+    pub fn skip_to(&mut self, target: &[u8]) -> Result<MergeStep> {
+        assert!(self.waiting.is_empty(), "a movement is not finished");
+        self.skip_where(target, |_| true)
+    }
+
+    fn skip_where(&mut self, target: &[u8], may: impl Fn(&Source) -> bool) -> Result<MergeStep> {
+        for i in std::mem::take(&mut self.heap) {
+            let source = &mut self.sources[i];
+            let moves = source.key() < target && may(source);
+            let step = if moves {
+                source.seek(target)?
+            } else {
+                Step::Cell
+            };
+            self.place(i, step);
+        }
+        self.settle()
+    }
+
+    /// Goes on with the movement that needed a block.
+    ///
+    /// # Errors
+    /// Damage found in a table.
+    pub fn resume(&mut self) -> Result<MergeStep> {
+        for pending in std::mem::take(&mut self.waiting) {
+            let step = self.sources[pending.source].resume()?;
+            self.place(pending.source, step);
+        }
+        self.settle()
+    }
+
+    /// Loads a block that is missing. Dropping the call half-way changes nothing.
+    ///
+    /// # Errors
+    /// A failed read, or damage found in the block.
+    pub async fn load(&mut self, pending: &PendingBlock) -> Result<()> {
+        let source = &mut self.sources[pending.source];
+        let table = source.in_table().expect("only tables need blocks");
+        let block = table.load(pending.handle, source.fill_cache()).await?;
+        source.supply(pending.handle, block);
+        Ok(())
+    }
+
+    /// The key that it stands on.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.root().key()
+    }
+
+    /// The value that it stands on.
+    #[inline]
+    pub fn value(&self) -> ValueRef<'_> {
+        self.root().value()
+    }
+
+    /// The table that holds the value; `None` for a memtable.
+    pub fn table(&self) -> Option<&Arc<Table>> {
+        self.root().in_table()
+    }
+
+    #[inline]
+    fn root(&self) -> &Source {
+        let root = self.heap.first().expect("the cursor stands on a cell");
+        &self.sources[*root]
+    }
+
+    fn begin(&mut self) {
+        self.heap.clear();
+        self.waiting.clear();
+        self.finding_row = false;
+    }
+
+    /// Ends a movement: the root is known, and its block at hand.
+    #[inline]
+    fn settle(&mut self) -> Result<MergeStep> {
+        loop {
+            if let Some(pending) = self.waiting.first() {
+                return Ok(MergeStep::NeedBlock(pending.clone()));
+            }
+            if self.finding_row {
+                self.gather_at_last_row()?;
+                continue;
+            }
+            let Some(&root) = self.heap.first() else {
+                return Ok(MergeStep::End);
+            };
+            let source = &self.sources[root];
+            if !source.is_unopened() {
+                return Ok(MergeStep::Cell);
+            }
+            if self.end.as_deref().is_some_and(|end| source.key() >= end) {
+                return Ok(MergeStep::End);
+            }
+            let step = self.sources[root].open()?;
+            self.replace(0, step);
+        }
+    }
+
+    /// Each source stands on its own last row before the wanted place, if it has one. The last of
+    /// these rows is the answer: all others go to its start, or to what they have after it.
+    fn gather_at_last_row(&mut self) -> Result<()> {
+        self.finding_row = false;
+        let mut last: &[u8] = &[];
+        for &i in &self.heap {
+            let key = self.sources[i].key();
+            let row = key::row_prefix(key).ok_or_else(|| Error::CorruptCell {
+                what: format!("a key without a row in {:?}", self.sources[i]),
+            })?;
+            last = last.max(row);
+        }
+        if last.is_empty() {
+            return Ok(());
+        }
+        let last = last.to_vec();
+        let stands = std::mem::take(&mut self.heap);
+        for i in 0..self.sources.len() {
+            let source = &mut self.sources[i];
+            let there = stands.contains(&i) && source.key().starts_with(&last);
+            let step = if there {
+                Step::Cell
+            } else {
+                source.seek(&last)?
+            };
+            self.place(i, step);
+        }
+        Ok(())
+    }
+
+    /// Moves every source that stands on the current key.
+    #[inline]
+    fn leave_key(&mut self) -> Result<()> {
+        while let Some(place) = self.twin_of_root() {
+            self.step_source(place)?;
+        }
+        self.step_source(0)
+    }
+
+    /// A place in the heap, besides the root, that stands on the root's key.
+    #[inline]
+    fn twin_of_root(&self) -> Option<usize> {
+        // Keys equal to the smallest lie directly below it.
+        (1..self.heap.len().min(3))
+            .find(|&place| self.sources[self.heap[place]].key() == self.root().key())
+    }
+
+    #[inline]
+    fn step_source(&mut self, place: usize) -> Result<()> {
+        let step = self.sources[self.heap[place]].next()?;
+        self.replace(place, step);
+        Ok(())
+    }
+
+    /// Files a source that is not in the heap.
+    fn place(&mut self, source: usize, step: Step) {
+        match step {
+            Step::Cell => {
+                self.heap.push(source);
+                self.sift_up(self.heap.len() - 1);
+            }
+            Step::End => {}
+            Step::NeedBlock(handle) => self.waiting.push(PendingBlock { source, handle }),
+        }
+    }
+
+    /// Files a source anew that is in the heap and has moved forward.
+    #[inline]
+    fn replace(&mut self, place: usize, step: Step) {
+        if step == Step::Cell {
+            self.sift_down(place);
+            return;
+        }
+        let source = self.heap.swap_remove(place);
+        if place < self.heap.len() {
+            // What came from the end of the heap may belong on either side.
+            self.sift_up(place);
+            self.sift_down(place);
+        }
+        self.place(source, step);
+    }
+
+    #[inline]
+    fn is_before(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (self.heap[a], self.heap[b]);
+        let order = self.sources[a].key().cmp(self.sources[b].key());
+        order.then(a.cmp(&b)).is_lt()
+    }
+
+    fn sift_up(&mut self, mut place: usize) {
+        while place > 0 {
+            let parent = (place - 1) / 2;
+            if !self.is_before(place, parent) {
+                return;
+            }
+            self.heap.swap(place, parent);
+            place = parent;
+        }
+    }
+
+    #[inline]
+    fn sift_down(&mut self, mut place: usize) {
+        loop {
+            let mut least = 2 * place + 1;
+            if least >= self.heap.len() {
+                return;
+            }
+            if least + 1 < self.heap.len() && self.is_before(least + 1, least) {
+                least += 1;
+            }
+            if !self.is_before(least, place) {
+                return;
+            }
+            self.heap.swap(place, least);
+            place = least;
+        }
+    }
+}

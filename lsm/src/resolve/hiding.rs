@@ -1,0 +1,137 @@
+use std::collections::BTreeMap;
+
+use types::{SeqNo, Timestamp, TimestampRange};
+
+/// Which tombstone hides a cell: how far it reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The whole row.
+    Row,
+    /// One family of the row.
+    Family,
+    /// One column's cells from this timestamp on.
+    CellsFrom(Timestamp),
+}
+
+/// The tombstones in force at a scan's place.
+///
+/// They come in key order, so latest first within a scope: of a row's or family's tombstones the
+/// first decides all, and a column's later ones add only the times that are not covered yet.
+#[derive(Debug, Default)]
+pub(super) struct Hiding {
+    row: Option<SeqNo>,
+    family: Option<SeqNo>,
+    /// Disjoint runs of timestamps: start → end (exclusive, as u64) and the number that hides.
+    cells: BTreeMap<u64, (u64, SeqNo)>,
+}
+
+impl Hiding {
+    pub(super) fn enter_row(&mut self) {
+        self.row = None;
+        self.enter_family();
+    }
+
+    pub(super) fn enter_family(&mut self) {
+        self.family = None;
+        self.enter_column();
+    }
+
+    pub(super) fn enter_column(&mut self) {
+        if !self.cells.is_empty() {
+            self.cells.clear();
+        }
+    }
+
+    pub(super) fn delete_row(&mut self, seq: SeqNo) {
+        self.row = self.row.max(Some(seq));
+    }
+
+    pub(super) fn delete_family(&mut self, seq: SeqNo) {
+        self.family = self.family.max(Some(seq));
+    }
+
+    /// Adds a column's tombstone; its number is smaller than those added before it.
+    pub(super) fn delete_cells(&mut self, seq: SeqNo, range: TimestampRange) {
+        let micros = |at: Timestamp| at.micros() as u64;
+        let end = range.end.map_or(u64::MAX, micros);
+        let mut start = micros(range.start);
+        let covering = self.cells.range(..=start).next_back();
+        if let Some((_, &(covered, _))) = covering {
+            start = start.max(covered);
+        }
+        while start < end {
+            let next = self.cells.range(start..end).next();
+            let Some((&covered_from, &(covered_to, _))) = next else {
+                self.cells.insert(start, (end, seq));
+                return;
+            };
+            if start < covered_from {
+                self.cells.insert(start, (covered_from, seq));
+            }
+            start = covered_to;
+        }
+    }
+
+    /// The tombstone that hides a cell, if one does: its number and how far it reaches.
+    #[inline]
+    pub(super) fn hides(&self, at: Timestamp, seq: SeqNo) -> Option<(SeqNo, Scope)> {
+        if let Some(row) = self.row
+            && seq < row
+        {
+            return Some((row, Scope::Row));
+        }
+        if let Some(family) = self.family
+            && seq < family
+        {
+            return Some((family, Scope::Family));
+        }
+        if self.cells.is_empty() {
+            return None;
+        }
+        let micros = at.micros() as u64;
+        let (&start, &(end, cells)) = self.cells.range(..=micros).next_back()?;
+        let start = Timestamp::from_micros(i64::try_from(start).ok()?)?;
+        (micros < end && seq < cells).then_some((cells, Scope::CellsFrom(start)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    use super::*;
+
+    #[test]
+    fn overlapping_ranges_hide_what_the_latest_that_covers_a_cell_hides() {
+        let mut random = StdRng::seed_from_u64(5);
+        let at = |micros| Timestamp::from_micros(micros).unwrap();
+        let seq = |raw| SeqNo::from_raw(raw).unwrap();
+        for round in 0..3_000 {
+            let mut hiding = Hiding::default();
+            let mut all = Vec::new();
+            for i in 0..random.random_range(1..7) {
+                let start = random.random_range(0..10);
+                let end = random.random_range(0..12);
+                let range = TimestampRange {
+                    start: at(start),
+                    end: (end > start).then(|| at(end)),
+                };
+                let number = seq(100 - 10 * i);
+                hiding.delete_cells(number, range);
+                all.push((number, range));
+            }
+            for micros in 0..14 {
+                for number in (35..105).map(seq) {
+                    let hidden = hiding.hides(at(micros), number);
+                    let expected = all
+                        .iter()
+                        .filter(|(deleted, range)| range.contains(at(micros)) && number < *deleted)
+                        .map(|(deleted, _)| *deleted)
+                        .max();
+                    assert_eq!(hidden.map(|h| h.0), expected, "round {round}: {all:?}");
+                }
+            }
+        }
+    }
+}
