@@ -150,11 +150,7 @@ impl Transaction {
     pub fn put(mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Transaction {
         let (key, value) = (key.into(), value.into());
         let session = None;
-        self.changes.push(Change::Put {
-            key,
-            value,
-            session,
-        });
+        self.changes.push(Change::Put { key, value, session });
         self
     }
 
@@ -168,11 +164,7 @@ impl Transaction {
     ) -> Transaction {
         let (key, value) = (key.into(), value.into());
         let session = Some(session);
-        self.changes.push(Change::Put {
-            key,
-            value,
-            session,
-        });
+        self.changes.push(Change::Put { key, value, session });
         self
     }
 
@@ -215,10 +207,7 @@ impl Transaction {
                 return Err(Error::Invalid("a key is empty".to_owned()));
             }
             if !keys.insert(change.key()) {
-                return Err(Error::Invalid(format!(
-                    "it changes {:?} twice",
-                    change.key()
-                )));
+                return Err(Error::Invalid(format!("it changes {:?} twice", change.key())));
             }
         }
         Ok(())

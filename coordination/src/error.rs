@@ -61,9 +61,6 @@ impl Error {
     }
 
     pub(crate) fn corrupt(path: &Path, what: impl Into<String>) -> Error {
-        Error::Corrupt {
-            path: path.clone(),
-            what: what.into(),
-        }
+        Error::Corrupt { path: path.clone(), what: what.into() }
     }
 }

@@ -34,10 +34,7 @@ pub struct Watch {
 
 impl Watch {
     pub(crate) fn new(prefix: &str, notices: broadcast::Receiver<Notice>) -> Watch {
-        Watch {
-            prefix: prefix.to_owned(),
-            notices,
-        }
+        Watch { prefix: prefix.to_owned(), notices }
     }
 
     /// Waits for the next hint. `None` when the coordinator has ended.

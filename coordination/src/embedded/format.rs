@@ -110,26 +110,15 @@ impl Snapshot {
             let modified = Revision::new(fields.u64()?);
             let session = fields.session()?;
             let value = stored.slice_ref(fields.bytes()?);
-            let is_next = entries
-                .last_key_value()
-                .is_none_or(|(last, _): (&String, _)| last.as_str() < key);
+            let is_next =
+                entries.last_key_value().is_none_or(|(last, _): (&String, _)| last.as_str() < key);
             if !is_next || created > modified || modified > revision {
                 return None;
             }
-            let found = Versioned {
-                value,
-                created,
-                modified,
-                session,
-            };
+            let found = Versioned { value, created, modified, session };
             entries.insert(key.to_owned(), found);
         }
-        fields.0.is_empty().then_some(Snapshot {
-            number,
-            revision,
-            log,
-            entries,
-        })
+        fields.0.is_empty().then_some(Snapshot { number, revision, log, entries })
     }
 }
 
@@ -141,11 +130,7 @@ pub fn encode_record(changes: &[Change]) -> Vec<u8> {
     out.extend_from_slice(&(changes.len() as u32).to_le_bytes());
     for change in changes {
         match change {
-            Change::Put {
-                key,
-                value,
-                session,
-            } => {
+            Change::Put { key, value, session } => {
                 out.push(PUT);
                 put_bytes(&mut out, key.as_bytes());
                 put_session(&mut out, *session);

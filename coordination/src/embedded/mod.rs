@@ -126,15 +126,10 @@ impl EmbeddedCoordinator {
                 records: 0,
                 snapshot_started: false,
             }),
-            state: Mutex::new(State::new(
-                started.snapshot.revision,
-                started.snapshot.entries,
-            )),
+            state: Mutex::new(State::new(started.snapshot.revision, started.snapshot.entries)),
             notices: broadcast::Sender::new(WATCH_BACKLOG),
         };
-        Ok(EmbeddedCoordinator {
-            inner: Arc::new(inner),
-        })
+        Ok(EmbeddedCoordinator { inner: Arc::new(inner) })
     }
 
     /// The last transaction.
@@ -157,12 +152,7 @@ impl EmbeddedCoordinator {
             state::without_sessions(&state.entries, state.revision)
         };
         inner.log.close().await?;
-        let last = Snapshot {
-            number: turn.snapshot + 1,
-            revision,
-            log: None,
-            entries,
-        };
+        let last = Snapshot { number: turn.snapshot + 1, revision, log: None, entries };
         open::write_snapshot(&inner.files, &inner.folder, &last).await?;
         open::remove_snapshots_below(&inner.files, &inner.folder, last.number).await?;
         let log = inner.folder.join(&inner.log_session.to_string());

@@ -48,12 +48,7 @@ pub(super) async fn read(files: &Arc<dyn FileSystem>, folder: &Path) -> Result<F
         for log in &logs {
             check_unused(files, log).await?;
         }
-        return Ok(Found {
-            newest: 0,
-            revision: Revision::ZERO,
-            entries: BTreeMap::new(),
-            logs,
-        });
+        return Ok(Found { newest: 0, revision: Revision::ZERO, entries: BTreeMap::new(), logs });
     };
     let snapshot = read_snapshot(files, folder, newest).await?;
     let (mut entries, mut revision) = (snapshot.entries, snapshot.revision);
@@ -62,12 +57,7 @@ pub(super) async fn read(files: &Arc<dyn FileSystem>, folder: &Path) -> Result<F
         revision = replay(files, &log, &mut entries, revision).await?;
     }
     let (entries, revision) = without_sessions(&entries, revision);
-    Ok(Found {
-        newest,
-        revision,
-        entries,
-        logs,
-    })
+    Ok(Found { newest, revision, entries, logs })
 }
 
 /// Without any snapshot a log can only be that of an opening that came no further.
@@ -75,10 +65,7 @@ async fn check_unused(files: &Arc<dyn FileSystem>, log: &Path) -> Result<()> {
     let sealed = files.seal(log).await?;
     let mut reader = wal::recover(files, log, sealed).await?;
     if reader.next().await?.is_some() {
-        return Err(Error::corrupt(
-            log,
-            "a log has records, but no snapshot is left",
-        ));
+        return Err(Error::corrupt(log, "a log has records, but no snapshot is left"));
     }
     Ok(())
 }
@@ -102,11 +89,7 @@ async fn read_snapshot(
 fn refused(path: &Path, refusal: Refusal) -> Error {
     match refusal {
         Refusal::Damaged(what) => Error::corrupt(path, what),
-        Refusal::TooNew(needed) => Error::TooNew {
-            path: path.clone(),
-            needed,
-            known: VERSION,
-        },
+        Refusal::TooNew(needed) => Error::TooNew { path: path.clone(), needed, known: VERSION },
     }
 }
 
@@ -119,10 +102,7 @@ async fn replay(
 ) -> Result<Revision> {
     let sealed = files.seal(log).await?;
     if sealed.is_empty() {
-        return Err(Error::corrupt(
-            log,
-            "the log that the snapshot names is missing",
-        ));
+        return Err(Error::corrupt(log, "the log that the snapshot names is missing"));
     }
     let mut reader = wal::recover(files, log, sealed).await?;
     while let Some(frame) = reader.next().await? {
@@ -137,10 +117,7 @@ async fn replay(
             }
             let changes = decode_record(&entry.payload).map_err(|refusal| refused(log, refusal))?;
             if !apply(entries, at, changes) {
-                return Err(Error::corrupt(
-                    log,
-                    format!("{at} deletes what is not there"),
-                ));
+                return Err(Error::corrupt(log, format!("{at} deletes what is not there")));
             }
             revision = at;
         }
@@ -165,11 +142,7 @@ pub(super) async fn start(
         entries: found.entries.clone(),
     };
     write_snapshot(files, folder, &snapshot).await?;
-    Ok(Started {
-        log,
-        session,
-        snapshot,
-    })
+    Ok(Started { log, session, snapshot })
 }
 
 pub(super) async fn write_snapshot(

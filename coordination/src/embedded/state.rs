@@ -33,12 +33,7 @@ pub(super) enum Prepared {
 
 impl State {
     pub(super) fn new(revision: Revision, entries: BTreeMap<String, Versioned>) -> State {
-        State {
-            revision,
-            entries,
-            sessions: BTreeSet::new(),
-            status: Status::Open,
-        }
+        State { revision, entries, sessions: BTreeSet::new(), status: Status::Open }
     }
 
     pub(super) fn check_open(&self) -> Result<()> {
@@ -62,20 +57,14 @@ impl State {
     /// Checks guards and sessions.
     pub(super) fn prepare(&self, transaction: Transaction) -> Result<Prepared> {
         self.check_open()?;
-        let Transaction {
-            guards,
-            mut changes,
-        } = transaction;
+        let Transaction { guards, mut changes } = transaction;
         if !guards.iter().all(|guard| self.holds(guard)) {
             let current = guards.iter().map(|guard| self.entries.get(&guard.key));
             let current = current.map(|found| found.cloned()).collect();
             return Ok(Prepared::Answer(Outcome::Refused { current }));
         }
         for change in &changes {
-            if let Change::Put {
-                session: Some(session),
-                ..
-            } = change
+            if let Change::Put { session: Some(session), .. } = change
                 && !self.sessions.contains(session)
             {
                 return Err(Error::SessionEnded(*session));
@@ -102,46 +91,29 @@ impl State {
     }
 
     pub(super) fn apply(&mut self, revision: Revision, changes: Vec<Change>) {
-        assert_eq!(
-            revision,
-            self.revision.next(),
-            "transactions apply in order"
-        );
+        assert_eq!(revision, self.revision.next(), "transactions apply in order");
         let applied = apply(&mut self.entries, revision, changes);
         assert!(applied, "prepare kept only deletes of what is there");
         self.revision = revision;
     }
 
     pub(super) fn list(&self, prefix: &str, after: &str, limit: usize) -> Page {
-        let start = if after >= prefix {
-            Bound::Excluded(after)
-        } else {
-            Bound::Included(prefix)
-        };
+        let start = if after >= prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
         let mut found = self
             .entries
             .range::<str, _>((start, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix));
         let entries = found.by_ref().take(limit);
-        let entries = entries.map(|(key, found)| Keyed {
-            key: key.clone(),
-            found: found.clone(),
-        });
+        let entries = entries.map(|(key, found)| Keyed { key: key.clone(), found: found.clone() });
         let entries: Vec<Keyed> = entries.collect();
-        Page {
-            entries,
-            more: found.next().is_some(),
-            revision: self.revision,
-        }
+        Page { entries, more: found.next().is_some(), revision: self.revision }
     }
 
     /// Deletes of all keys bound to a session.
     pub(super) fn deletes_of(&self, session: SessionId) -> Vec<Change> {
         let bound = self.entries.iter();
         let bound = bound.filter(|(_, found)| found.session == Some(session));
-        bound
-            .map(|(key, _)| Change::Delete { key: key.clone() })
-            .collect()
+        bound.map(|(key, _)| Change::Delete { key: key.clone() }).collect()
     }
 }
 
@@ -154,18 +126,9 @@ pub(super) fn apply(
     let mut all_there = true;
     for change in changes {
         match change {
-            Change::Put {
-                key,
-                value,
-                session,
-            } => {
+            Change::Put { key, value, session } => {
                 let created = entries.get(&key).map_or(revision, |found| found.created);
-                let found = Versioned {
-                    value,
-                    created,
-                    modified: revision,
-                    session,
-                };
+                let found = Versioned { value, created, modified: revision, session };
                 entries.insert(key, found);
             }
             Change::Delete { key } => all_there &= entries.remove(&key).is_some(),
@@ -180,13 +143,8 @@ pub(super) fn without_sessions(
     revision: Revision,
 ) -> (BTreeMap<String, Versioned>, Revision) {
     let kept = entries.iter().filter(|(_, found)| found.session.is_none());
-    let kept: BTreeMap<String, Versioned> = kept
-        .map(|(key, found)| (key.clone(), found.clone()))
-        .collect();
-    let revision = if kept.len() == entries.len() {
-        revision
-    } else {
-        revision.next()
-    };
+    let kept: BTreeMap<String, Versioned> =
+        kept.map(|(key, found)| (key.clone(), found.clone())).collect();
+    let revision = if kept.len() == entries.len() { revision } else { revision.next() };
     (kept, revision)
 }
