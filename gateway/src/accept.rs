@@ -40,10 +40,7 @@ pub(crate) fn connections(
             match listener.accept().await {
                 // A connection that refuses the setting is gone already.
                 Ok((stream, _)) if stream.set_nodelay(true).is_ok() => {
-                    let connection = Connection {
-                        stream,
-                        _open: open,
-                    };
+                    let connection = Connection { stream, _open: open };
                     return Some((Ok(connection), state));
                 }
                 Ok(_) => {}

@@ -54,10 +54,7 @@ impl AdminGateway {
         if request.page_token.len() > PAGE_TOKEN_BYTES_MAX {
             return Err(Error::invalid("invalid page token"));
         }
-        let page = self
-            .admin
-            .list_tables(&request.parent, &request.page_token, size)
-            .await?;
+        let page = self.admin.list_tables(&request.parent, &request.page_token, size).await?;
         let tables = page.tables.iter();
         Ok(v2::ListTablesResponse {
             tables: tables.map(|schema| convert::table(schema, view)).collect(),
@@ -92,25 +89,13 @@ fn new_table(request: v2::CreateTableRequest) -> Result<NewTable> {
     names::instance(&request.parent)?;
     validate_table_id(&request.table_id).map_err(Error::invalid)?;
     let table = request.table.unwrap_or_default();
-    refuse(
-        table.change_stream_config.is_some(),
-        "A table's change_stream_config",
-    )?;
+    refuse(table.change_stream_config.is_some(), "A table's change_stream_config")?;
     refuse(table.deletion_protection, "A table's deletion_protection")?;
-    refuse(
-        table.automated_backup_config.is_some(),
-        "A table's automated_backup_policy",
-    )?;
-    refuse(
-        table.tiered_storage_config.is_some(),
-        "A table's tiered_storage_config",
-    )?;
+    refuse(table.automated_backup_config.is_some(), "A table's automated_backup_policy")?;
+    refuse(table.tiered_storage_config.is_some(), "A table's tiered_storage_config")?;
     refuse(table.row_key_schema.is_some(), "A table's row_key_schema")?;
     Ok(NewTable {
-        name: TableName {
-            instance: request.parent,
-            table: request.table_id,
-        },
+        name: TableName { instance: request.parent, table: request.table_id },
         families: convert::new_families(&table.column_families)?,
         splits: splits(request.initial_splits)?,
         granularity: convert::granularity(table.granularity)?,
@@ -147,9 +132,7 @@ fn page_size(wire: i32) -> Result<usize> {
     match usize::try_from(wire) {
         Ok(0) => Ok(PAGE_TABLES_MAX),
         Ok(size) => Ok(size.min(PAGE_TABLES_MAX)),
-        Err(_) => Err(Error::invalid(format!(
-            "page_size must not be negative, but is {wire}"
-        ))),
+        Err(_) => Err(Error::invalid(format!("page_size must not be negative, but is {wire}"))),
     }
 }
 

@@ -50,12 +50,7 @@ impl RequestBudget {
     /// `total` bytes; a request waits for its share at most `wait`.
     pub fn new(total: usize, wait: Duration, env: Env) -> Arc<RequestBudget> {
         let total = total.clamp(1, Semaphore::MAX_PERMITS);
-        Arc::new(RequestBudget {
-            bytes: Arc::new(Semaphore::new(total)),
-            total,
-            wait,
-            env,
-        })
+        Arc::new(RequestBudget { bytes: Arc::new(Semaphore::new(total)), total, wait, env })
     }
 
     /// Bytes taken at present.

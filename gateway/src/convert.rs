@@ -1,7 +1,6 @@
 //! Schemas as the admin API has them, and back.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use client::{Error, FamilyChange, NewFamily, Result};
 use prost::Message;
@@ -16,13 +15,12 @@ use types::{Granularity, Retention, TableSchema, validate_family_name};
 use crate::validate::{refuse, too_long};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
+/// The longest duration on the wire: 10,000 years.
+const SECONDS_MAX: i64 = 315_576_000_000;
 
 /// A table as `view` shows it.
 pub(crate) fn table(schema: &TableSchema, view: View) -> v2::Table {
-    let mut table = v2::Table {
-        name: schema.name.to_string(),
-        ..Default::default()
-    };
+    let mut table = v2::Table { name: schema.name.to_string(), ..Default::default() };
     if matches!(view, View::SchemaView | View::Full | View::Unspecified) {
         let granularity = match schema.granularity {
             Granularity::Millis => TimestampGranularity::Millis,
@@ -36,9 +34,7 @@ pub(crate) fn table(schema: &TableSchema, view: View) -> v2::Table {
 
 fn families(schema: &TableSchema) -> BTreeMap<String, v2::ColumnFamily> {
     let family = |retention: &Option<Retention>| v2::ColumnFamily {
-        gc_rule: Some(v2::GcRule {
-            rule: retention.as_ref().map(rule),
-        }),
+        gc_rule: Some(v2::GcRule { rule: retention.as_ref().map(rule) }),
         value_type: None,
     };
     schema
@@ -50,9 +46,7 @@ fn families(schema: &TableSchema) -> BTreeMap<String, v2::ColumnFamily> {
 
 fn rule(retention: &Retention) -> Rule {
     let rules = |parts: &[Retention]| {
-        let wrapped = parts.iter().map(|part| v2::GcRule {
-            rule: Some(rule(part)),
-        });
+        let wrapped = parts.iter().map(|part| v2::GcRule { rule: Some(rule(part)) });
         wrapped.collect()
     };
     match retention {
@@ -63,12 +57,8 @@ fn rule(retention: &Retention) -> Rule {
             seconds: micros / MICROS_PER_SECOND,
             nanos: i32::try_from(micros % MICROS_PER_SECOND * 1000).unwrap_or(0),
         }),
-        Retention::Intersection(parts) => Rule::Intersection(Intersection {
-            rules: rules(parts),
-        }),
-        Retention::Union(parts) => Rule::Union(Union {
-            rules: rules(parts),
-        }),
+        Retention::Intersection(parts) => Rule::Intersection(Intersection { rules: rules(parts) }),
+        Retention::Union(parts) => Rule::Union(Union { rules: rules(parts) }),
     }
 }
 
@@ -82,10 +72,7 @@ pub(crate) fn new_families(
             families.len()
         )));
     }
-    families
-        .iter()
-        .map(|(name, family)| new_family(name, family))
-        .collect()
+    families.iter().map(|(name, family)| new_family(name, family)).collect()
 }
 
 fn new_family(name: &str, family: &v2::ColumnFamily) -> Result<NewFamily> {
@@ -95,10 +82,7 @@ fn new_family(name: &str, family: &v2::ColumnFamily) -> Result<NewFamily> {
         typed.is_some_and(|value_type| value_type.kind.is_some()),
         "A value type of a column family",
     )?;
-    Ok(NewFamily {
-        name: name.to_owned(),
-        retention: retention(family.gc_rule.as_ref())?,
-    })
+    Ok(NewFamily { name: name.to_owned(), retention: retention(family.gc_rule.as_ref())? })
 }
 
 /// The granularity that a table is created with.
@@ -108,9 +92,7 @@ pub(crate) fn granularity(wire: i32) -> Result<Granularity> {
             Ok(Granularity::Millis)
         }
         Ok(TimestampGranularity::Micros) => Ok(Granularity::Micros),
-        Err(_) => Err(Error::invalid(format!(
-            "invalid timestamp granularity {wire}"
-        ))),
+        Err(_) => Err(Error::invalid(format!("invalid timestamp granularity {wire}"))),
     }
 }
 
@@ -152,14 +134,15 @@ fn parts(rules: &[v2::GcRule]) -> Result<Vec<Retention>> {
     rules.iter().map(part).collect()
 }
 
+/// Computed by hand: prost's own conversion panics at the ends of what a client can send.
 fn max_age(age: &prost_types::Duration) -> Result<Retention> {
-    let micros = Duration::try_from(*age)
-        .ok()
-        .and_then(|age| i64::try_from(age.as_micros()).ok())
-        .filter(|micros| *micros >= 1000);
-    micros.map(Retention::MaxAge).ok_or_else(|| {
-        Error::invalid("max_age must be at least one millisecond and less than 292,000 years")
-    })
+    let whole = (0..=SECONDS_MAX).contains(&age.seconds);
+    let micros = (whole && (0..1_000_000_000).contains(&age.nanos))
+        .then(|| age.seconds * MICROS_PER_SECOND + i64::from(age.nanos / 1000));
+    micros
+        .filter(|micros| *micros >= 1000)
+        .map(Retention::MaxAge)
+        .ok_or_else(|| Error::invalid("max_age must be from one millisecond to 10,000 years"))
 }
 
 /// The steps of a change to a table's families, in the order of the request.
@@ -192,9 +175,7 @@ fn family_change(modification: &Modification) -> Result<FamilyChange> {
         }
         Some(Mod::Drop(true)) => Ok(FamilyChange::Drop(name.clone())),
         Some(Mod::Drop(false)) => Err(Error::invalid("drop must be true if set")),
-        None => Err(Error::invalid(format!(
-            "no change is set for family {name}"
-        ))),
+        None => Err(Error::invalid(format!("no change is set for family {name}"))),
     }
 }
 
@@ -203,9 +184,9 @@ fn only_the_gc_rule(mask: Option<&prost_types::FieldMask>) -> Result<()> {
     let paths = mask.map(|mask| &mask.paths[..]).unwrap_or_default();
     match paths.iter().find(|path| *path != "gc_rule") {
         None => Ok(()),
-        Some(path) => Err(Error::invalid(format!(
-            "update_mask path {path:?}: only gc_rule can be updated"
-        ))),
+        Some(path) => {
+            Err(Error::invalid(format!("update_mask path {path:?}: only gc_rule can be updated")))
+        }
     }
 }
 
@@ -218,18 +199,14 @@ mod tests {
     }
 
     fn round_trip(wire: &Rule) -> Result<Rule> {
-        let wrapped = v2::GcRule {
-            rule: Some(wire.clone()),
-        };
+        let wrapped = v2::GcRule { rule: Some(wire.clone()) };
         let stored = retention(Some(&wrapped))?.expect("a rule is set");
         Ok(rule(&stored))
     }
 
     fn both(rules: Vec<Rule>) -> Rule {
         let wrap = |rule| v2::GcRule { rule: Some(rule) };
-        Rule::Intersection(Intersection {
-            rules: rules.into_iter().map(wrap).collect(),
-        })
+        Rule::Intersection(Intersection { rules: rules.into_iter().map(wrap).collect() })
     }
 
     #[test]

@@ -76,10 +76,7 @@ impl DataGateway {
                 (row, unknown)
             })
             .await?;
-        let results = self
-            .router
-            .write_rows(&table, layout, vec![row?], deadline)
-            .await;
+        let results = self.router.write_rows(&table, layout, vec![row?], deadline).await;
         results.into_iter().collect()
     }
 
@@ -135,10 +132,7 @@ impl DataGateway {
         deadline: Option<Duration>,
     ) -> Result<Answers<Encoded>> {
         refuse_view(&request.authorized_view_name)?;
-        refuse(
-            !request.materialized_view_name.is_empty(),
-            "A materialized view",
-        )?;
+        refuse(!request.materialized_view_name.is_empty(), "A materialized view")?;
         let table = names::table(&request.table_name)?;
         let spec = ReadSpec {
             rows: rows::row_set(request.rows.as_ref())?,
@@ -159,10 +153,7 @@ impl DataGateway {
 
     async fn sample(&self, request: v2::SampleRowKeysRequest) -> Result<SampledKeys> {
         refuse_view(&request.authorized_view_name)?;
-        refuse(
-            !request.materialized_view_name.is_empty(),
-            "A materialized view",
-        )?;
+        refuse(!request.materialized_view_name.is_empty(), "A materialized view")?;
         refuse(request.row_range.is_some(), "A row range to sample")?;
         let table = names::table(&request.table_name)?;
         let samples = self.router.samples(&table).await;
@@ -178,8 +169,7 @@ impl DataGateway {
 type SampledKeys = Vec<v2::SampleRowKeysResponse>;
 
 fn names_an_unknown_family(row: &Result<RowMutations>) -> bool {
-    row.as_ref()
-        .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+    row.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn refuse_view(authorized_view: &str) -> Result<()> {

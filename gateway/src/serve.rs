@@ -31,9 +31,7 @@ pub struct Services {
 
 impl std::fmt::Debug for Services {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Services")
-            .field("router", &self.router)
-            .finish_non_exhaustive()
+        f.debug_struct("Services").field("router", &self.router).finish_non_exhaustive()
     }
 }
 

@@ -17,20 +17,14 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// The status of a call that failed.
 pub(crate) fn status(error: &Error) -> Status {
     let wire = wire_status(error);
-    let details = if wire.details.is_empty() {
-        Bytes::new()
-    } else {
-        wire.encode_to_vec().into()
-    };
+    let details = if wire.details.is_empty() { Bytes::new() } else { wire.encode_to_vec().into() };
     Status::with_details(code(error.kind()), wire.message, details)
 }
 
 /// The same as a message, for one entry of a batch.
 pub(crate) fn wire_status(error: &Error) -> rpc::Status {
     let details = error.retry_delay().map(|delay| {
-        let retry = rpc::RetryInfo {
-            retry_delay: prost_types::Duration::try_from(delay).ok(),
-        };
+        let retry = rpc::RetryInfo { retry_delay: prost_types::Duration::try_from(delay).ok() };
         prost_types::Any {
             type_url: "type.googleapis.com/google.rpc.RetryInfo".to_owned(),
             value: retry.encode_to_vec(),

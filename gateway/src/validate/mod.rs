@@ -29,10 +29,7 @@ pub(crate) fn too_long(what: &str, bytes: usize, limit: usize) -> Error {
 }
 
 pub(crate) fn unimplemented(what: &str) -> Error {
-    Error::new(
-        ErrorKind::Unimplemented,
-        format!("{what} is not implemented"),
-    )
+    Error::new(ErrorKind::Unimplemented, format!("{what} is not implemented"))
 }
 
 /// Refuses a field that is set but has no meaning here yet.

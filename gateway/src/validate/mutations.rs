@@ -43,19 +43,16 @@ impl<'a> Checker<'a> {
             let mutation = self.mutation(mutation);
             checked.push(mutation.map_err(|error| at_place(place, &error))?);
         }
-        Ok(RowMutations {
-            row: row.clone(),
-            mutations: checked,
-        })
+        Ok(RowMutations { row: row.clone(), mutations: checked })
     }
 
     fn mutation(&mut self, mutation: &v2::Mutation) -> Result<Mutation> {
         match &mutation.mutation {
             Some(Kind::SetCell(set)) => self.set_cell(set, mutation.timestamp_origin),
             Some(Kind::DeleteFromColumn(delete)) => self.delete_from_column(delete),
-            Some(Kind::DeleteFromFamily(delete)) => Ok(Mutation::DeleteFamily {
-                family: self.family(&delete.family_name)?,
-            }),
+            Some(Kind::DeleteFromFamily(delete)) => {
+                Ok(Mutation::DeleteFamily { family: self.family(&delete.family_name)? })
+            }
             Some(Kind::DeleteFromRow(_)) => Ok(Mutation::DeleteRow),
             Some(Kind::AddToCell(add)) => self.refuse_aggregate(&add.family_name, "AddToCell"),
             Some(Kind::MergeToCell(merge)) => {
@@ -100,11 +97,7 @@ impl<'a> Checker<'a> {
             None => TimestampRange::ALL,
             Some(range) => self.time_range(range)?,
         };
-        Ok(Mutation::DeleteCells {
-            family,
-            qualifier: delete.column_qualifier.clone(),
-            range,
-        })
+        Ok(Mutation::DeleteCells { family, qualifier: delete.column_qualifier.clone(), range })
     }
 
     /// `[start, end)`; an end of 0 is none.
@@ -182,9 +175,6 @@ fn aligned(micros: i64, granularity: Granularity) -> Result<Timestamp> {
 fn at_place(place: usize, error: &Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound => error.clone(),
-        kind => Error::new(
-            kind,
-            format!("Error in element #{place}: {}", error.message()),
-        ),
+        kind => Error::new(kind, format!("Error in element #{place}: {}", error.message())),
     }
 }

@@ -52,11 +52,7 @@ fn row_range(place: usize, range: &v2::RowRange) -> Result<RowRange> {
     };
     for bound in [start, end] {
         if bound.len() > ROW_KEY_BYTES_MAX {
-            return Err(too_long(
-                "A bound of a row range",
-                bound.len(),
-                ROW_KEY_BYTES_MAX,
-            ));
+            return Err(too_long("A bound of a row range", bound.len(), ROW_KEY_BYTES_MAX));
         }
     }
     if !end.is_empty() && start > end {
@@ -68,18 +64,8 @@ fn row_range(place: usize, range: &v2::RowRange) -> Result<RowRange> {
     let closed = matches!(range.end_key, Some(EndKey::EndKeyClosed(_)));
     Ok(RowRange {
         // No row has the empty key, so after it and from it are the same.
-        start: if open && !start.is_empty() {
-            row_successor(start)
-        } else {
-            start.clone()
-        },
-        end: (!end.is_empty()).then(|| {
-            if closed {
-                row_successor(end)
-            } else {
-                end.clone()
-            }
-        }),
+        start: if open && !start.is_empty() { row_successor(start) } else { start.clone() },
+        end: (!end.is_empty()).then(|| if closed { row_successor(end) } else { end.clone() }),
     })
 }
 
@@ -88,29 +74,19 @@ mod tests {
     use super::*;
 
     fn range(start: Option<StartKey>, end: Option<EndKey>) -> Result<RowRange> {
-        let range = v2::RowRange {
-            start_key: start,
-            end_key: end,
-        };
+        let range = v2::RowRange { start_key: start, end_key: end };
         row_range(3, &range)
     }
 
     #[test]
     fn bounds_become_half_open() {
         let key = |text: &'static str| Bytes::from_static(text.as_bytes());
-        let found = range(
-            Some(StartKey::StartKeyOpen(key("a"))),
-            Some(EndKey::EndKeyClosed(key("b"))),
-        );
-        let expected = RowRange {
-            start: key("a\0"),
-            end: Some(key("b\0")),
-        };
+        let found =
+            range(Some(StartKey::StartKeyOpen(key("a"))), Some(EndKey::EndKeyClosed(key("b"))));
+        let expected = RowRange { start: key("a\0"), end: Some(key("b\0")) };
         assert_eq!(found.unwrap(), expected);
-        let found = range(
-            Some(StartKey::StartKeyClosed(key("a"))),
-            Some(EndKey::EndKeyOpen(key("a"))),
-        );
+        let found =
+            range(Some(StartKey::StartKeyClosed(key("a"))), Some(EndKey::EndKeyOpen(key("a"))));
         assert!(found.unwrap().is_empty());
         for end in [EndKey::EndKeyOpen(key("")), EndKey::EndKeyClosed(key(""))] {
             let found = range(Some(StartKey::StartKeyOpen(key(""))), Some(end));
@@ -122,10 +98,8 @@ mod tests {
     #[test]
     fn an_inverted_range_is_named_by_its_place() {
         let key = |text: &'static str| Bytes::from_static(text.as_bytes());
-        let found = range(
-            Some(StartKey::StartKeyOpen(key("b"))),
-            Some(EndKey::EndKeyClosed(key("a"))),
-        );
+        let found =
+            range(Some(StartKey::StartKeyOpen(key("b"))), Some(EndKey::EndKeyClosed(key("a"))));
         assert_eq!(
             found.unwrap_err().message(),
             "Error in element #3: start_key_open must be less than end_key_closed"

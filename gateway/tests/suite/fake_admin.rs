@@ -1,0 +1,94 @@
+//! Schema operations over the same map.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use client::{AdminService, Error, FamilyChange, NewTable, Result, TablePage};
+use types::{ErrorKind, FamilyId, Generation, TableName, TableSchema};
+
+use super::fake::Fake;
+
+#[async_trait]
+impl AdminService for Fake {
+    async fn create_table(&self, table: NewTable) -> Result<Arc<TableSchema>> {
+        let mut state = self.state();
+        if state.tables.contains_key(&table.name) {
+            return Err(Error::new(ErrorKind::AlreadyExists, "table exists"));
+        }
+        let mut schema = TableSchema {
+            id: state.next_table_id(),
+            name: table.name.clone(),
+            generation: Generation::new(1),
+            granularity: table.granularity,
+            families: Vec::new(),
+            next_family: FamilyId::new(1),
+        };
+        for family in table.families {
+            schema.add_family(&family.name, family.retention).unwrap();
+        }
+        let schema = Arc::new(schema);
+        state.add_ranges(&table.name, &table.splits);
+        state.tables.insert(table.name, schema.clone());
+        Ok(schema)
+    }
+
+    async fn list_tables(&self, instance: &str, after: &str, limit: usize) -> Result<TablePage> {
+        let state = self.state();
+        let mut tables: Vec<_> = state
+            .tables
+            .values()
+            .filter(|schema| schema.name.instance == instance && *schema.name.table > *after)
+            .take(limit + 1)
+            .cloned()
+            .collect();
+        let more = tables.len() > limit;
+        tables.truncate(limit);
+        let next = tables.last().map(|schema| schema.name.table.clone());
+        Ok(TablePage { tables, next: next.filter(|_| more) })
+    }
+
+    async fn get_table(&self, name: &TableName) -> Result<Arc<TableSchema>> {
+        let found = self.state().tables.get(name).cloned();
+        found.ok_or_else(|| Error::not_found(format!("Table not found: {name}")))
+    }
+
+    async fn delete_table(&self, name: &TableName) -> Result<()> {
+        let mut state = self.state();
+        state.drop_ranges(name);
+        let dropped = state.tables.remove(name).map(|_| ());
+        dropped.ok_or_else(|| Error::not_found(format!("Table not found: {name}")))
+    }
+
+    async fn modify_families(
+        &self,
+        name: &TableName,
+        changes: Vec<FamilyChange>,
+    ) -> Result<Arc<TableSchema>> {
+        let present = self.get_table(name).await?;
+        let mut schema = (*present).clone();
+        schema.generation = Generation::new(schema.generation.get() + 1);
+        for change in changes {
+            match change {
+                FamilyChange::Create(family) => {
+                    let added = schema.add_family(&family.name, family.retention);
+                    added.map_err(|kind| Error::new(kind, "family exists"))?;
+                }
+                FamilyChange::SetRetention(family) => {
+                    let mut families = schema.families.iter_mut();
+                    let declared = families.find(|declared| declared.name == family.name);
+                    let declared = declared.ok_or_else(|| Error::not_found("no such family"))?;
+                    declared.retention = family.retention;
+                }
+                FamilyChange::Drop(dropped) => {
+                    if schema.family(&dropped).is_none() {
+                        return Err(Error::not_found("no such family"));
+                    }
+                    schema.families.retain(|family| family.name != dropped);
+                }
+            }
+        }
+        let schema = Arc::new(schema);
+        self.state().tables.insert(name.clone(), schema.clone());
+        Ok(schema)
+    }
+}

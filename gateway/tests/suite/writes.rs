@@ -1,0 +1,295 @@
+//! MutateRow and MutateRows: what is applied, what is refused and how.
+
+use bytes::Bytes;
+use proto::google::bigtable::v2 as data;
+use proto::google::bigtable::v2::mutation::{AddToCell, Mutation as Kind, TimestampOrigin};
+use tonic::Code;
+
+use super::fake::SERVER_TIME;
+use super::world::{
+    TABLE, World, create_request, delete_column, delete_family, delete_row, mutation, set,
+};
+
+async fn code_of(world: &mut World, mutations: Vec<data::Mutation>) -> Code {
+    let refused = world.mutate("r", mutations).await;
+    refused.map_or_else(|status| status.code(), |()| Code::Ok)
+}
+
+#[tokio::test]
+async fn several_columns_of_one_put_all_come_back() {
+    let mut world = World::with_table(&[]).await;
+    let mutations = vec![
+        set("g", "", 2000, "1"),
+        set("f", "b", 1000, "2"),
+        set("f", "a", 1000, "3"),
+        set("f", "a", 5000, "4"),
+        set("f", "a", 5000, "5"),
+    ];
+    world.mutate("r", mutations).await.unwrap();
+    let found: Vec<_> = world.read_all().await;
+    let cell = |family: &str, qualifier: &'static str, at, value: &'static str| {
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        (bytes("r"), family.to_owned(), bytes(qualifier), at, bytes(value))
+    };
+    let expected = [
+        cell("f", "a", 5000, "5"),
+        cell("f", "a", 1000, "3"),
+        cell("f", "b", 1000, "2"),
+        cell("g", "", 2000, "1"),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
+async fn the_three_deletes_delete_what_was_written_before_them() {
+    let mut world = World::with_table(&[]).await;
+    let all = || {
+        vec![
+            set("f", "a", 1000, ""),
+            set("f", "a", 2000, ""),
+            set("f", "b", 1000, ""),
+            set("g", "a", 1000, ""),
+        ]
+    };
+    for (delete, left) in [
+        (delete_column("f", "a", None), 2),
+        (delete_column("f", "a", Some((2000, 0))), 3),
+        (delete_column("f", "a", Some((1000, 2000))), 3),
+        (delete_family("f"), 1),
+        (delete_row(), 0),
+    ] {
+        let mut mutations = all();
+        mutations.push(delete.clone());
+        world.mutate("r", mutations).await.unwrap();
+        assert_eq!(world.read_all().await.len(), left, "{delete:?}");
+        world.mutate("r", vec![delete_row()]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_list_with_an_unknown_family_changes_nothing() {
+    let mut world = World::with_table(&[]).await;
+    for second in [set("nope", "q", 0, ""), delete_family("nope"), delete_column("nope", "q", None)]
+    {
+        let mutations = vec![set("f", "q", 0, "1"), second];
+        let status = world.mutate("r", mutations).await.unwrap_err();
+        assert_eq!(status.code(), Code::NotFound);
+        let text = status.message();
+        assert!(text.starts_with("Requested column family not found"), "{text}");
+    }
+    assert!(world.read_all().await.is_empty());
+}
+
+#[tokio::test]
+async fn an_unknown_table_is_not_found() {
+    let mut world = World::empty();
+    let status = world.mutate("r", vec![set("f", "q", 0, "")]).await;
+    let status = status.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound);
+    assert_eq!(status.message(), format!("Table not found: {TABLE}"));
+}
+
+#[tokio::test]
+async fn deletefromcolumn_with_an_inverted_range_is_refused() {
+    let mut world = World::with_table(&[]).await;
+    for range in [(2000, 1000), (2000, 2000), (-1, 0), (0, -1000), (1, 0), (0, 1500)] {
+        let code = code_of(&mut world, vec![delete_column("f", "q", Some(range))]).await;
+        assert_eq!(code, Code::InvalidArgument, "{range:?}");
+    }
+    let code = code_of(&mut world, vec![delete_column("f", "q", Some((0, 0)))]).await;
+    assert_eq!(code, Code::Ok, "an end of 0 is no end");
+}
+
+#[tokio::test]
+async fn timestamps_are_checked_and_minus_one_is_the_servers_time() {
+    let mut world = World::with_table(&[]).await;
+    let newest = i64::MAX / 1000 * 1000;
+    for (at, code) in [
+        (0, Code::Ok),
+        (newest, Code::Ok),
+        (-1, Code::Ok),
+        (-2, Code::InvalidArgument),
+        (i64::MIN, Code::InvalidArgument),
+        (i64::MAX, Code::InvalidArgument),
+        (1001, Code::InvalidArgument),
+    ] {
+        assert_eq!(code_of(&mut world, vec![set("f", "q", at, "")]).await, code, "{at}");
+    }
+    let found: Vec<i64> = world.read_all().await.iter().map(|cell| cell.3).collect();
+    assert_eq!(found, [newest, SERVER_TIME, 0]);
+    let status = world.mutate("r", vec![set("f", "q", 1001, "")]).await;
+    assert_eq!(
+        status.unwrap_err().message(),
+        "Error in element #0: Timestamp granularity mismatch. Expected a multiple of 1000 \
+         (millisecond granularity), but got 1001."
+    );
+}
+
+#[tokio::test]
+async fn a_timestamp_that_the_client_library_made_is_truncated() {
+    let mut world = World::with_table(&[]).await;
+    for (at, origin, code) in [
+        (1_234_567, TimestampOrigin::ClientAutoGenerated, Code::Ok),
+        (i64::MAX, TimestampOrigin::ClientAutoGenerated, Code::Ok),
+        (-7, TimestampOrigin::ClientAutoGenerated, Code::InvalidArgument),
+        (1_234_567, TimestampOrigin::UserSpecified, Code::InvalidArgument),
+    ] {
+        let mut set = set("f", "q", at, "");
+        set.timestamp_origin = origin as i32;
+        assert_eq!(code_of(&mut world, vec![set]).await, code, "{at} {origin:?}");
+    }
+    let found: Vec<i64> = world.read_all().await.iter().map(|cell| cell.3).collect();
+    assert_eq!(found, [i64::MAX / 1000 * 1000, 1_234_000]);
+}
+
+#[tokio::test]
+async fn a_table_of_micros_takes_micros() {
+    let mut world = World::empty();
+    let mut request = create_request("t", &["f"], &[]);
+    request.table.as_mut().unwrap().granularity = 2;
+    world.admin.create_table(request).await.unwrap();
+    assert_eq!(code_of(&mut world, vec![set("f", "q", 1_234_567, "")]).await, Code::Ok);
+    assert_eq!(world.read_all().await[0].3, 1_234_567);
+}
+
+#[tokio::test]
+async fn oversize_parts_are_refused_and_the_largest_legal_ones_are_not() {
+    let mut world = World::with_table(&[]).await;
+    let big = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
+    let sized = |qualifier: usize, value: usize| {
+        let mut set = set("f", "", 0, big(value));
+        if let Some(Kind::SetCell(cell)) = &mut set.mutation {
+            cell.column_qualifier = big(qualifier);
+        }
+        set
+    };
+    for (row, qualifier, value, code) in [
+        (4096, 16 << 10, 1, Code::Ok),
+        (1, 0, 16 << 20, Code::Ok),
+        (0, 0, 0, Code::InvalidArgument),
+        (4097, 0, 0, Code::InvalidArgument),
+        (1, (16 << 10) + 1, 0, Code::InvalidArgument),
+        (1, 0, (16 << 20) + 1, Code::InvalidArgument),
+    ] {
+        let result = world.mutate(big(row), vec![sized(qualifier, value)]).await;
+        let found = result.map_or_else(|status| status.code(), |()| Code::Ok);
+        assert_eq!(found, code, "{row} {qualifier} {value}");
+    }
+    let status = world.mutate("", vec![set("f", "q", 0, "")]).await;
+    assert_eq!(status.unwrap_err().message(), "Row keys must be non-empty");
+}
+
+#[tokio::test]
+async fn a_row_takes_100_000_mutations_and_not_one_more() {
+    let mut world = World::with_table(&[]).await;
+    let many = |count: usize| {
+        let times = 0..i64::try_from(count).unwrap();
+        times.map(|n| set("f", "q", n * 1000, "")).collect::<Vec<_>>()
+    };
+    assert_eq!(code_of(&mut world, many(100_001)).await, Code::InvalidArgument);
+    assert_eq!(code_of(&mut world, Vec::new()).await, Code::InvalidArgument);
+    assert_eq!(code_of(&mut world, many(100_000)).await, Code::Ok);
+    assert_eq!(world.read_all().await.len(), 100_000);
+}
+
+#[tokio::test]
+async fn a_batch_takes_100_000_mutations_in_all() {
+    let mut world = World::with_table(&[]).await;
+    let entry = |count: usize| (Bytes::from_static(b"r"), vec![delete_row(); count]);
+    let status = world.mutate_rows(vec![entry(100_000), entry(1)]).await;
+    assert_eq!(status.unwrap_err().code(), Code::InvalidArgument);
+    let status = world.mutate_rows(Vec::new()).await;
+    assert_eq!(status.unwrap_err().code(), Code::InvalidArgument);
+    let status = world.mutate_rows(vec![entry(0); 100_001]).await;
+    assert_eq!(status.unwrap_err().code(), Code::InvalidArgument);
+    let codes = world.mutate_rows(vec![entry(1); 100_000]).await.unwrap();
+    assert!(codes.iter().all(|code| *code == Code::Ok));
+}
+
+#[tokio::test]
+async fn every_entry_of_a_batch_gets_one_answer_that_nobody_retries() {
+    let mut world = World::with_table(&["c", "m", "x"]).await;
+    let row = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let entries = vec![
+        (row("z"), vec![set("f", "q", 1000, "1")]),
+        (row("a"), vec![set("f", "q", 1000, "2"), set("nope", "q", 1000, "")]),
+        (row("a"), vec![set("f", "q", 1000, "3")]),
+        (row(""), vec![set("f", "q", 1000, "4")]),
+        (row("d"), Vec::new()),
+        (row("n"), vec![set("f", "q", -5, "5")]),
+        (row("d"), vec![set("f", "q", 1000, "6")]),
+    ];
+    let codes = world.mutate_rows(entries).await.unwrap();
+    let expected = [
+        Code::Ok,
+        Code::NotFound,
+        Code::Ok,
+        Code::InvalidArgument,
+        Code::InvalidArgument,
+        Code::InvalidArgument,
+        Code::Ok,
+    ];
+    assert_eq!(codes, expected);
+    let values: Vec<Bytes> = world.read_all().await.into_iter().map(|cell| cell.4).collect();
+    assert_eq!(values, ["3", "6", "1"]);
+}
+
+#[tokio::test]
+async fn many_refused_entries_are_answered_in_messages_that_clients_accept() {
+    let mut world = World::with_table(&[]).await;
+    let name = "x".repeat(900);
+    let entry = data::mutate_rows_request::Entry {
+        row_key: Bytes::from_static(b"r"),
+        mutations: vec![set(&name, "q", 0, "")],
+        idempotency: None,
+    };
+    let request = data::MutateRowsRequest {
+        table_name: TABLE.to_owned(),
+        entries: vec![entry; 10_000],
+        ..Default::default()
+    };
+    let mut stream = world.data.mutate_rows(request).await.unwrap().into_inner();
+    let (mut messages, mut entries) = (0, 0);
+    while let Some(message) = stream.message().await.unwrap() {
+        assert!(prost::Message::encoded_len(&message) < 2 << 20);
+        messages += 1;
+        entries += message.entries.len();
+    }
+    assert_eq!(entries, 10_000);
+    assert!(messages > 5, "{messages}");
+}
+
+#[tokio::test]
+async fn aggregate_mutations_and_empty_ones_are_refused() {
+    let mut world = World::with_table(&[]).await;
+    let add = |family: &str| {
+        mutation(Kind::AddToCell(AddToCell {
+            family_name: family.to_owned(),
+            ..Default::default()
+        }))
+    };
+    assert_eq!(code_of(&mut world, vec![add("f")]).await, Code::InvalidArgument);
+    assert_eq!(code_of(&mut world, vec![add("nope")]).await, Code::NotFound);
+    let nothing = data::Mutation::default();
+    assert_eq!(code_of(&mut world, vec![nothing]).await, Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn what_is_not_built_says_so() {
+    let mut world = World::with_table(&[]).await;
+    let request = data::MutateRowRequest {
+        table_name: TABLE.to_owned(),
+        row_key: Bytes::from_static(b"r"),
+        mutations: vec![set("f", "q", 0, "")],
+        ..Default::default()
+    };
+    let mut with_view = request.clone();
+    with_view.authorized_view_name = "v".to_owned();
+    let mut with_token = request;
+    with_token.idempotency = Some(data::Idempotency::default());
+    for request in [with_view, with_token] {
+        let status = world.data.mutate_row(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unimplemented);
+    }
+    assert!(world.read_all().await.is_empty());
+}
