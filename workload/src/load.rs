@@ -87,6 +87,7 @@ fn set_cell(random: &mut StdRng) -> v2::Mutation {
         ..Default::default()
     };
     v2::Mutation {
+        timestamp_origin: 0,
         mutation: Some(Mutation::SetCell(cell)),
     }
 }

@@ -236,3 +236,27 @@ fn every_dependency_has_its_line_of_reasons() {
     }
     assert_none(&problems);
 }
+
+#[test]
+fn the_architecture_names_only_functions_that_exist() {
+    let sources: BTreeMap<String, String> =
+        rust_files().into_iter().map(|file| (file.path, file.text)).collect();
+    let architecture = files(&["ARCHITECTURE.md"]);
+    let mut problems = Vec::new();
+    let mut named = 0;
+    for code in architecture[0].text.split('`').skip(1).step_by(2) {
+        let Some((path, function)) = code.split_once("::").filter(|(p, _)| p.ends_with(".rs"))
+        else {
+            continue;
+        };
+        named += 1;
+        let declared = |text: &String| {
+            text.contains(&format!("fn {function}(")) || text.contains(&format!("fn {function}<"))
+        };
+        if !sources.get(path).is_some_and(declared) {
+            problems.push(format!("ARCHITECTURE.md names {code}, which does not exist"));
+        }
+    }
+    assert!(named > 20, "the walks name functions");
+    assert_none(&problems);
+}
