@@ -31,11 +31,7 @@ impl Block {
         if restarts == 0 || entries_end == 0 || u32_at(&bytes, entries_end) != Some(0) {
             return Err(wrong);
         }
-        Ok(Block {
-            bytes,
-            entries_end,
-            restarts,
-        })
+        Ok(Block { bytes, entries_end, restarts })
     }
 
     /// Plain bytes, which is what the block cache counts.
@@ -121,14 +117,7 @@ impl Entry {
         if end > entries.len() {
             return None;
         }
-        Some(Entry {
-            start,
-            shared,
-            key_start: at,
-            value_start,
-            end,
-            stored: tag & 1 == 1,
-        })
+        Some(Entry { start, shared, key_start: at, value_start, end, stored: tag & 1 == 1 })
     }
 }
 
@@ -142,10 +131,7 @@ pub(crate) struct BlockCursor {
 
 impl BlockCursor {
     pub(crate) fn new(block: Block) -> BlockCursor {
-        BlockCursor {
-            block,
-            ..BlockCursor::default()
-        }
+        BlockCursor { block, ..BlockCursor::default() }
     }
 
     /// Goes to another block; stands nowhere in it.
@@ -182,8 +168,7 @@ impl BlockCursor {
             return Err(Malformed("a key shares more than there is"));
         }
         self.key.truncate(entry.shared);
-        self.key
-            .extend_from_slice(&self.block.bytes[entry.key_start..entry.value_start]);
+        self.key.extend_from_slice(&self.block.bytes[entry.key_start..entry.value_start]);
         self.entry = entry;
         Ok(true)
     }
@@ -277,10 +262,7 @@ impl BlockCursor {
     /// Makes the entry at `restart` the next one.
     fn stand_before(&mut self, restart: usize) {
         self.key.clear();
-        self.entry = Entry {
-            end: restart,
-            ..Entry::default()
-        };
+        self.entry = Entry { end: restart, ..Entry::default() };
     }
 }
 
@@ -308,29 +290,19 @@ mod tests {
         for round in 0..300 {
             let mut keys: Vec<Vec<u8>> = (0..random.random_range(1..60))
                 .map(|_| {
-                    (0..random.random_range(0..5))
-                        .map(|_| random.random_range(0..3))
-                        .collect()
+                    (0..random.random_range(0..5)).map(|_| random.random_range(0..3)).collect()
                 })
                 .collect();
             keys.sort();
             keys.dedup();
             let mut cursor = BlockCursor::new(block_of(&keys, random.random_range(1..20)));
             for _ in 0..40 {
-                let target: Vec<u8> = (0..random.random_range(0..5))
-                    .map(|_| random.random_range(0..3))
-                    .collect();
+                let target: Vec<u8> =
+                    (0..random.random_range(0..5)).map(|_| random.random_range(0..3)).collect();
                 let at = keys.partition_point(|key| key < &target);
-                assert_eq!(
-                    cursor.seek(&target).unwrap(),
-                    at < keys.len(),
-                    "round {round}"
-                );
+                assert_eq!(cursor.seek(&target).unwrap(), at < keys.len(), "round {round}");
                 if at < keys.len() {
-                    assert_eq!(
-                        (cursor.key(), cursor.value()),
-                        (&keys[at][..], &keys[at][..])
-                    );
+                    assert_eq!((cursor.key(), cursor.value()), (&keys[at][..], &keys[at][..]));
                     assert_eq!(cursor.prev().unwrap(), at > 0);
                     assert_eq!(cursor.key(), keys[at.saturating_sub(1)]);
                 }
@@ -340,10 +312,7 @@ mod tests {
                     assert_eq!(cursor.next().unwrap(), at < keys.len());
                 }
                 let past = keys.partition_point(|key| key <= &target);
-                assert_eq!(
-                    cursor.seek_last(&target, Bound::AtOrBelow).unwrap(),
-                    past > 0
-                );
+                assert_eq!(cursor.seek_last(&target, Bound::AtOrBelow).unwrap(), past > 0);
                 if past > 0 {
                     assert_eq!(cursor.key(), keys[past - 1]);
                 }

@@ -57,11 +57,7 @@ impl BlockBuilder {
     /// Payload bytes that another entry would add.
     pub(crate) fn entry_bytes(&self, key: &[u8], value_len: usize) -> usize {
         let whole = self.restarts.is_empty() || self.since_restart == self.restart_interval;
-        let shared = if whole {
-            0
-        } else {
-            common_prefix(&self.last_key, key)
-        };
+        let shared = if whole { 0 } else { common_prefix(&self.last_key, key) };
         let rest = key.len() - shared;
         let numbers = varint_len(shared as u64)
             + varint_len(rest as u64)

@@ -74,11 +74,7 @@ impl BlockCache {
         let found = self.blocks.get(&(file, offset));
         // Blocks begin about 4 KiB apart: the bits above spread them over the stripes.
         let stripe = &self.counts[((offset >> 12) ^ file.counter) as usize % STRIPES];
-        let counter = if found.is_some() {
-            &stripe.hits
-        } else {
-            &stripe.misses
-        };
+        let counter = if found.is_some() { &stripe.hits } else { &stripe.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found
     }

@@ -52,24 +52,18 @@ pub(crate) fn take<'a>(bytes: &'a [u8], at: &mut usize, len: usize) -> Option<&'
 
 /// A little-endian u16 at `at`.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(
-        bytes.get(at..at.checked_add(2)?)?.try_into().ok()?,
-    ))
+    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
 
 /// A little-endian u32 at `at`.
 #[inline]
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(
-        bytes.get(at..at.checked_add(4)?)?.try_into().ok()?,
-    ))
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
 /// A little-endian u64 at `at`.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(
-        bytes.get(at..at.checked_add(8)?)?.try_into().ok()?,
-    ))
+    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
 #[cfg(test)]
@@ -78,10 +72,7 @@ mod tests {
 
     #[test]
     fn varints_read_back_and_overlong_or_torn_ones_are_refused() {
-        for number in (0..64)
-            .flat_map(|bit| [(1u64 << bit) - 1, 1 << bit])
-            .chain([u64::MAX])
-        {
+        for number in (0..64).flat_map(|bit| [(1u64 << bit) - 1, 1 << bit]).chain([u64::MAX]) {
             let mut out = Vec::new();
             put_varint(&mut out, number);
             assert_eq!(out.len(), varint_len(number));

@@ -131,10 +131,7 @@ impl TableCursor {
     /// # Errors
     /// `Corrupt`; then the cursor must be sought anew.
     #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an iterator cannot lend its item"
-    )]
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its item")]
     pub fn next(&mut self) -> Result<Step> {
         assert!(self.plan == Plan::Rest, "a movement is not finished");
         if !self.on_cell {
@@ -348,9 +345,7 @@ impl TableCursor {
 
     fn row_start(&mut self) -> Result<Turn> {
         let Some(row) = key::row_prefix(self.data.cursor.key()) else {
-            return Err(self
-                .table
-                .corrupt(self.data.offset(), Malformed("a key without a row")));
+            return Err(self.table.corrupt(self.data.offset(), Malformed("a key without a row")));
         };
         self.target.clear();
         self.target.extend_from_slice(row);
@@ -363,30 +358,16 @@ impl TableCursor {
         let handle = index::handle(self.top.value(), kind, self.table.end_max(kind));
         let handle =
             handle.map_err(|malformed| self.table.corrupt(self.top_offset(), malformed))?;
-        Ok(enter(
-            &self.table,
-            &mut self.supplied,
-            &mut self.partition,
-            handle,
-        ))
+        Ok(enter(&self.table, &mut self.supplied, &mut self.partition, handle))
     }
 
     /// Makes the data block that the partition stands on the current one.
     fn enter_data(&mut self) -> Result<Option<Turn>> {
         let kind = BlockKind::Data;
-        let handle = index::handle(
-            self.partition.cursor.value(),
-            kind,
-            self.table.end_max(kind),
-        );
+        let handle = index::handle(self.partition.cursor.value(), kind, self.table.end_max(kind));
         let offset = self.partition.offset();
         let handle = handle.map_err(|malformed| self.table.corrupt(offset, malformed))?;
-        Ok(enter(
-            &self.table,
-            &mut self.supplied,
-            &mut self.data,
-            handle,
-        ))
+        Ok(enter(&self.table, &mut self.supplied, &mut self.data, handle))
     }
 
     /// Reads the handle of a stored value on arrival at an entry, so that `value` cannot fail.
@@ -413,9 +394,7 @@ impl TableCursor {
     fn must(&self, found: std::result::Result<bool, Malformed>, offset: u64) -> Result<()> {
         match self.at(found, offset)? {
             true => Ok(()),
-            false => Err(self
-                .table
-                .corrupt(offset, Malformed("an index contradicts itself"))),
+            false => Err(self.table.corrupt(offset, Malformed("an index contradicts itself"))),
         }
     }
 }

@@ -65,10 +65,6 @@ pub(crate) struct Malformed(pub(crate) &'static str);
 impl Malformed {
     /// Says where the bytes came from.
     pub(crate) fn at(self, file: FileId, offset: u64) -> Error {
-        Error::Corrupt {
-            file,
-            offset,
-            what: self.0,
-        }
+        Error::Corrupt { file, offset, what: self.0 }
     }
 }

@@ -42,9 +42,7 @@ impl FilterBuilder {
         let words = (self.hashes.len() * bits_per_key as usize).div_ceil(64);
         let probes = (f64::from(bits_per_key) * std::f64::consts::LN_2).round();
         let probes = (probes as u8).clamp(1, PROBES_MAX);
-        let mut bloom = BloomFilter::from_vec(vec![0; words])
-            .seed(&0)
-            .hashes(probes.into());
+        let mut bloom = BloomFilter::from_vec(vec![0; words]).seed(&0).hashes(probes.into());
         for hash in self.hashes {
             bloom.insert_hash(hash);
         }
@@ -76,15 +74,10 @@ impl Filter {
         if !known || !plausible || words.is_empty() || !words.len().is_multiple_of(8) {
             return Err(wrong);
         }
-        let words: Option<Vec<u64>> = (0..words.len())
-            .step_by(8)
-            .map(|at| u64_at(words, at))
-            .collect();
+        let words: Option<Vec<u64>> =
+            (0..words.len()).step_by(8).map(|at| u64_at(words, at)).collect();
         let words = words.ok_or(wrong)?;
-        Ok(Filter {
-            bloom: BloomFilter::from_vec(words).seed(&0).hashes(probes.into()),
-            seed,
-        })
+        Ok(Filter { bloom: BloomFilter::from_vec(words).seed(&0).hashes(probes.into()), seed })
     }
 
     #[inline]
@@ -121,20 +114,15 @@ mod tests {
 
     #[test]
     fn the_bits_are_those_of_the_format() {
-        let hex: String = filter_of(12)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex: String = filter_of(12).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(hex, include_str!("../tests/golden/filter.hex").trim());
     }
 
     #[test]
     fn the_probe_sequence_is_the_written_one() {
         let payload = filter_of(12);
-        let words: Vec<u64> = (16..payload.len())
-            .step_by(8)
-            .map(|at| u64_at(&payload, at).unwrap())
-            .collect();
+        let words: Vec<u64> =
+            (16..payload.len()).step_by(8).map(|at| u64_at(&payload, at).unwrap()).collect();
         let mut expected = vec![0u64; words.len()];
         let bits = 64 * words.len() as u128;
         for n in 0..12u64 {
@@ -143,9 +131,7 @@ mod tests {
             for _ in 0..payload[1] {
                 let bit = ((u128::from(g) * bits) >> 64) as usize;
                 expected[bit / 64] |= 1 << (bit % 64);
-                g = g
-                    .rotate_left(5)
-                    .wrapping_add(h.wrapping_mul(0x517c_c1b7_2722_0a95));
+                g = g.rotate_left(5).wrapping_add(h.wrapping_mul(0x517c_c1b7_2722_0a95));
             }
         }
         assert_eq!(words, expected);
@@ -161,9 +147,8 @@ mod tests {
             .filter(|n| filter.may_contain(Domain::Row, &n.to_be_bytes()))
             .count();
         assert!(wrong < 1_500, "{wrong} of 100,000 absent items");
-        let other = (0..20_000u64)
-            .filter(|n| filter.may_contain(Domain::Column, &n.to_be_bytes()))
-            .count();
+        let other =
+            (0..20_000u64).filter(|n| filter.may_contain(Domain::Column, &n.to_be_bytes())).count();
         assert!(other < 300, "domains are apart: {other} of 20,000");
     }
 

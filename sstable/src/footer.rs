@@ -67,20 +67,13 @@ impl Footer {
         }
         let needed = u16_at(stored, 74).ok_or_else(|| wrong("a short footer"))?;
         if needed > FORMAT_VERSION {
-            return Err(Error::NewerFormat {
-                file,
-                needed,
-                known: FORMAT_VERSION,
-            });
+            return Err(Error::NewerFormat { file, needed, known: FORMAT_VERSION });
         }
         Footer::decode_checked(stored, start).ok_or_else(|| wrong("the footer's handles are wrong"))
     }
 
     fn decode_checked(stored: &[u8], start: u64) -> Option<Footer> {
-        let file = FileId {
-            session: u64_at(stored, 0)?,
-            counter: u64_at(stored, 8)?,
-        };
+        let file = FileId { session: u64_at(stored, 0)?, counter: u64_at(stored, 8)? };
         let handle = |at: usize, kind| -> Option<Option<BlockHandle>> {
             let (offset, len) = (u64_at(stored, at)?, u32_at(stored, at + 8)?);
             if (offset, len) == (0, 0) {

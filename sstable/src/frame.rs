@@ -64,9 +64,7 @@ pub struct BlockHandle {
 impl BlockHandle {
     /// The first offset after the block and its trailer; `None` if there is no such offset.
     pub(crate) fn end(&self) -> Option<u64> {
-        self.offset
-            .checked_add(u64::from(self.len))?
-            .checked_add(TRAILER_BYTES as u64)
+        self.offset.checked_add(u64::from(self.len))?.checked_add(TRAILER_BYTES as u64)
     }
 
     /// Bytes of the block with its trailer.
@@ -103,12 +101,7 @@ pub(crate) struct Framer {
 impl Framer {
     pub(crate) fn new(file: FileId, compression: Compression) -> Framer {
         let table = CompressTable::default();
-        Framer {
-            salt: Salt::of(file),
-            compression,
-            table,
-            scratch: Vec::new(),
-        }
+        Framer { salt: Salt::of(file), compression, table, scratch: Vec::new() }
     }
 
     /// Appends `payload` as a block that begins at `offset` of the file.
@@ -119,16 +112,8 @@ impl Framer {
         payload: &[u8],
         offset: u64,
     ) -> BlockHandle {
-        let limit = if kind.may_be_compressed() {
-            BLOCK_BYTES_MAX
-        } else {
-            u32::MAX as usize - 64
-        };
-        assert!(
-            payload.len() <= limit,
-            "a {kind:?} block of {} bytes",
-            payload.len()
-        );
+        let limit = if kind.may_be_compressed() { BLOCK_BYTES_MAX } else { u32::MAX as usize - 64 };
+        assert!(payload.len() <= limit, "a {kind:?} block of {} bytes", payload.len());
         let start = out.len();
         let compressed = kind.may_be_compressed()
             && self.compression == Compression::Lz4
@@ -193,9 +178,7 @@ fn decompress(packed: &[u8]) -> std::result::Result<Bytes, Malformed> {
     let plain_len = u32_at(packed, 0).ok_or(Malformed("a compressed block without length"))?;
     let (plain_len, packed) = (plain_len as usize, &packed[4..]);
     if plain_len > BLOCK_BYTES_MAX || plain_len > packed.len().saturating_mul(LZ4_EXPANSION_MAX) {
-        return Err(Malformed(
-            "a compressed block declares an impossible length",
-        ));
+        return Err(Malformed("a compressed block declares an impossible length"));
     }
     let mut plain = vec![0; plain_len];
     match lz4_flex::block::decompress_into(packed, &mut plain) {
@@ -208,10 +191,7 @@ fn decompress(packed: &[u8]) -> std::result::Result<Bytes, Malformed> {
 mod tests {
     use super::*;
 
-    const FILE: FileId = FileId {
-        session: 7,
-        counter: 1,
-    };
+    const FILE: FileId = FileId { session: 7, counter: 1 };
 
     #[test]
     fn a_block_at_another_place_or_of_another_file_or_kind_is_refused() {
@@ -221,26 +201,10 @@ mod tests {
         let handle = framer.put(&mut out, BlockKind::Data, payload, 100);
         assert!((handle.len as usize) < payload.len(), "it compresses");
         let stored = Bytes::from(out);
-        assert_eq!(
-            open(Salt::of(FILE), handle, &stored).unwrap(),
-            payload.as_slice()
-        );
-        let other = Salt::of(FileId {
-            session: 7,
-            counter: 2,
-        });
+        assert_eq!(open(Salt::of(FILE), handle, &stored).unwrap(), payload.as_slice());
+        let other = Salt::of(FileId { session: 7, counter: 2 });
         assert!(open(other, handle, &stored).is_err());
-        assert!(
-            open(
-                Salt::of(FILE),
-                BlockHandle {
-                    offset: 101,
-                    ..handle
-                },
-                &stored
-            )
-            .is_err()
-        );
+        assert!(open(Salt::of(FILE), BlockHandle { offset: 101, ..handle }, &stored).is_err());
         let kind = BlockKind::IndexPartition;
         let error = open(Salt::of(FILE), BlockHandle { kind, ..handle }, &stored);
         assert_eq!(error, Err(Malformed("a block of another kind")));

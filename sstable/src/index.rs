@@ -76,10 +76,7 @@ impl IndexBuilder {
 
     fn cut(&mut self) {
         let payload = self.current.finish().to_vec();
-        self.partitions.push(Partition {
-            separator: self.separator.clone(),
-            payload,
-        });
+        self.partitions.push(Partition { separator: self.separator.clone(), payload });
         self.current.clear();
     }
 

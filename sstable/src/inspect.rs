@@ -28,10 +28,7 @@ pub fn summary(table: &Table) -> String {
     line("file", table.file().to_string());
     line("format", footer.written_by.to_string());
     line("length", format!("{} bytes", table.blob().len()));
-    line(
-        "cells",
-        format!("{} in {} rows", properties.cells, properties.rows),
-    );
+    line("cells", format!("{} in {} rows", properties.cells, properties.rows));
     line(
         "tombstones",
         format!(
@@ -41,42 +38,28 @@ pub fn summary(table: &Table) -> String {
     );
     let ages = properties
         .timestamps
-        .map_or("none".to_owned(), |(oldest, newest)| {
-            format!("{oldest} to {newest}")
-        });
+        .map_or("none".to_owned(), |(oldest, newest)| format!("{oldest} to {newest}"));
     line("timestamps", ages);
     let [smallest, largest] = [properties.smallest_seq, properties.largest_seq];
     line("sequence numbers", format!("{smallest} to {largest}"));
     line("smallest key", key_text(&properties.smallest));
     line("largest key", key_text(&properties.largest));
     line("raw", format!("{} bytes", properties.raw_bytes));
-    line(
-        "stored values",
-        format!("{} bytes", properties.value_block_bytes),
-    );
-    line(
-        "data blocks",
-        format!("{} up to {}", properties.data_blocks, footer.data_end),
-    );
+    line("stored values", format!("{} bytes", properties.value_block_bytes));
+    line("data blocks", format!("{} up to {}", properties.data_blocks, footer.data_end));
     let filters = [footer.row_filter, footer.column_filter];
-    for ((name, handle), filter) in [("row filter", filters[0]), ("column filter", filters[1])]
-        .into_iter()
-        .zip(table.filters())
+    for ((name, handle), filter) in
+        [("row filter", filters[0]), ("column filter", filters[1])].into_iter().zip(table.filters())
     {
-        let text = handle
-            .zip(filter)
-            .map_or("none".to_owned(), |(handle, filter)| {
-                let (probes, bits) = filter.shape();
-                format!("{}, {bits} bits, {probes} probes", place(handle))
-            });
+        let text = handle.zip(filter).map_or("none".to_owned(), |(handle, filter)| {
+            let (probes, bits) = filter.shape();
+            format!("{}, {bits} bits, {probes} probes", place(handle))
+        });
         line(name, text);
     }
     line("top index", place(footer.top_index));
     line("properties", place(footer.properties));
-    line(
-        "footer",
-        format!("at {}", table.blob().len() - FOOTER_BYTES as u64),
-    );
+    line("footer", format!("at {}", table.blob().len() - FOOTER_BYTES as u64));
     out
 }
 
@@ -87,10 +70,7 @@ pub fn summary(table: &Table) -> String {
 pub async fn write_index(table: &Table, out: &mut (dyn Write + Send)) -> Result<()> {
     let top_offset = table.footer().top_index.offset;
     let mut partitions = BlockCursor::new(table.top_index().clone());
-    while partitions
-        .next()
-        .map_err(|malformed| table.corrupt(top_offset, malformed))?
-    {
+    while partitions.next().map_err(|malformed| table.corrupt(top_offset, malformed))? {
         let kind = BlockKind::IndexPartition;
         let handle = index::handle(partitions.value(), kind, table.end_max(kind));
         let handle = handle.map_err(|malformed| table.corrupt(top_offset, malformed))?;
@@ -99,10 +79,7 @@ pub async fn write_index(table: &Table, out: &mut (dyn Write + Send)) -> Result<
             return Ok(());
         }
         let mut blocks = BlockCursor::new(table.load(handle, false).await?);
-        while blocks
-            .next()
-            .map_err(|malformed| table.corrupt(handle.offset, malformed))?
-        {
+        while blocks.next().map_err(|malformed| table.corrupt(handle.offset, malformed))? {
             let data = index::handle(blocks.value(), BlockKind::Data, table.footer().data_end);
             let data = data.map_err(|malformed| table.corrupt(handle.offset, malformed))?;
             let separator = blocks.key().escape_ascii();
@@ -126,11 +103,7 @@ pub async fn write_cells(table: &Arc<Table>, out: &mut (dyn Write + Send)) -> Re
             Step::NeedBlock(handle) => step = cursor.load_and_resume(handle).await?,
             Step::End => return Ok(()),
             Step::Cell => {
-                let line = format!(
-                    "{} = {}",
-                    key_text(cursor.key()),
-                    value_text(cursor.value())
-                );
+                let line = format!("{} = {}", key_text(cursor.key()), value_text(cursor.value()));
                 if writeln!(out, "{line}").is_err() {
                     return Ok(());
                 }

@@ -43,19 +43,10 @@ impl Default for WriterOptions {
 impl WriterOptions {
     /// Options are ours, never a client's: a bad one is a bug.
     pub(crate) fn assert_valid(&self) {
-        assert!(
-            (1..=TARGET_BYTES_MAX).contains(&self.block_bytes),
-            "{self:?}"
-        );
-        assert!(
-            (1..=TARGET_BYTES_MAX).contains(&self.index_block_bytes),
-            "{self:?}"
-        );
+        assert!((1..=TARGET_BYTES_MAX).contains(&self.block_bytes), "{self:?}");
+        assert!((1..=TARGET_BYTES_MAX).contains(&self.index_block_bytes), "{self:?}");
         assert!((1..=1024).contains(&self.restart_interval), "{self:?}");
         assert!(self.bloom_bits_per_key <= 64, "{self:?}");
-        assert!(
-            (1..=TARGET_BYTES_MAX).contains(&self.value_block_threshold),
-            "{self:?}"
-        );
+        assert!((1..=TARGET_BYTES_MAX).contains(&self.value_block_threshold), "{self:?}");
     }
 }

@@ -145,9 +145,7 @@ impl Properties {
             && self.tombstones <= self.cells
             && marks.is_some_and(|marks| marks <= self.tombstones)
             && (self.tombstones == self.cells) == self.timestamps.is_none()
-            && self
-                .timestamps
-                .is_none_or(|(oldest, newest)| oldest <= newest)
+            && self.timestamps.is_none_or(|(oldest, newest)| oldest <= newest)
             && self.smallest_seq <= self.largest_seq
             && self.smallest <= self.largest
             && keys.iter().all(|key| ParsedKey::parse(key).is_some())
@@ -212,10 +210,6 @@ mod tests {
             bad[place] ^= 0x80;
             let _ = Properties::decode(&bad);
         }
-        assert_eq!(
-            u64_at(&stored, 2),
-            Some(1),
-            "the count of cells comes first"
-        );
+        assert_eq!(u64_at(&stored, 2), Some(1), "the count of cells comes first");
     }
 }

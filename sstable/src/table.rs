@@ -44,10 +44,7 @@ struct Tail<'a> {
 impl Tail<'_> {
     async fn read(&self, handle: BlockHandle) -> Result<Bytes> {
         let stored_len = handle.stored_bytes();
-        let in_tail = handle
-            .offset
-            .checked_sub(self.start)
-            .map(|start| start as usize);
+        let in_tail = handle.offset.checked_sub(self.start).map(|start| start as usize);
         let stored = match in_tail {
             Some(start) if start + stored_len <= self.bytes.len() => {
                 // A copy: a filter or an index must not keep the whole tail alive.
@@ -65,10 +62,7 @@ impl Tail<'_> {
 /// # Errors
 /// `Corrupt` when it is no table; `Storage`.
 pub async fn file_id(blob: &dyn BlobReader) -> Result<FileId> {
-    let unknown = FileId {
-        session: 0,
-        counter: 0,
-    };
+    let unknown = FileId { session: 0, counter: 0 };
     let start = footer_start(blob.len(), unknown)?;
     let stored = read_at(blob, unknown, start, FOOTER_BYTES).await?;
     Ok(Footer::decode(&stored, blob.len(), unknown)?.file)
@@ -76,11 +70,7 @@ pub async fn file_id(blob: &dyn BlobReader) -> Result<FileId> {
 
 fn footer_start(len: u64, file: FileId) -> Result<u64> {
     let start = len.checked_sub(FOOTER_BYTES as u64);
-    start.ok_or(Error::Corrupt {
-        file,
-        offset: 0,
-        what: "no room for a footer",
-    })
+    start.ok_or(Error::Corrupt { file, offset: 0, what: "no room for a footer" })
 }
 
 /// Exactly `len` bytes from `offset`.
@@ -93,11 +83,7 @@ pub(crate) async fn read_at(
     let read = blob.read_at(offset, len).await;
     let bytes = read.map_err(|source| Error::Storage { file, source })?;
     if bytes.len() != len {
-        return Err(Error::Corrupt {
-            file,
-            offset,
-            what: "the file is cut short",
-        });
+        return Err(Error::Corrupt { file, offset, what: "the file is cut short" });
     }
     Ok(bytes)
 }
@@ -117,11 +103,7 @@ impl Table {
         let len = blob.len();
         if len != expected_len {
             let what = "the file has another length than was recorded";
-            return Err(Error::Corrupt {
-                file,
-                offset: len.min(expected_len),
-                what,
-            });
+            return Err(Error::Corrupt { file, offset: len.min(expected_len), what });
         }
         let footer_start = footer_start(len, file)?;
         let start = len.saturating_sub(TAIL_BYTES);
@@ -131,12 +113,7 @@ impl Table {
         if footer.file != file {
             return Err(Malformed("the file is another table").at(file, footer_start));
         }
-        let tail = Tail {
-            blob: &*blob,
-            file,
-            start,
-            bytes,
-        };
+        let tail = Tail { blob: &*blob, file, start, bytes };
         let top_index = Block::parse(tail.read(footer.top_index).await?)
             .map_err(|malformed| malformed.at(file, footer.top_index.offset))?;
         let properties = properties::decode(&tail.read(footer.properties).await?)
@@ -170,11 +147,7 @@ impl Table {
     /// Bytes of memory that the open table holds besides cached blocks.
     pub fn memory_bytes(&self) -> usize {
         let filters = [&self.row_filter, &self.column_filter];
-        let filters: usize = filters
-            .into_iter()
-            .flatten()
-            .map(Filter::memory_bytes)
-            .sum();
+        let filters: usize = filters.into_iter().flatten().map(Filter::memory_bytes).sum();
         let keys = self.properties.smallest.len() + self.properties.largest.len();
         size_of::<Table>() + filters + keys + self.top_index.bytes()
     }
@@ -287,7 +260,5 @@ async fn read_filter(tail: &Tail<'_>, handle: Option<BlockHandle>) -> Result<Opt
         return Ok(None);
     };
     let filter = Filter::decode(&tail.read(handle).await?);
-    filter
-        .map(Some)
-        .map_err(|malformed| malformed.at(tail.file, handle.offset))
+    filter.map(Some).map_err(|malformed| malformed.at(tail.file, handle.offset))
 }

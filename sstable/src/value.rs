@@ -40,19 +40,9 @@ pub struct StoredValue {
 
 impl StoredValue {
     pub(crate) fn new(len: u64, offset: u64, checksums: Vec<u64>) -> StoredValue {
-        assert!(
-            (1..=STORED_BYTES_MAX).contains(&len),
-            "a stored value of {len} bytes"
-        );
-        assert!(
-            checksums.len() as u64 == pieces_of(len),
-            "one checksum for each piece"
-        );
-        StoredValue {
-            len,
-            offset,
-            checksums,
-        }
+        assert!((1..=STORED_BYTES_MAX).contains(&len), "a stored value of {len} bytes");
+        assert!(checksums.len() as u64 == pieces_of(len), "one checksum for each piece");
+        StoredValue { len, offset, checksums }
     }
 
     /// Bytes of the value; at least one.
@@ -112,10 +102,7 @@ impl StoredValue {
         let mut at = 0;
         self.len = varint(handle, &mut at).ok_or(wrong)?;
         self.offset = varint(handle, &mut at).ok_or(wrong)?;
-        let ends_inside = self
-            .offset
-            .checked_add(self.len)
-            .is_some_and(|end| end <= data_end);
+        let ends_inside = self.offset.checked_add(self.len).is_some_and(|end| end <= data_end);
         let pieces = pieces_of(self.len);
         let rest = handle.len() - at;
         if !(1..=STORED_BYTES_MAX).contains(&self.len) || !ends_inside || rest as u64 != pieces * 8

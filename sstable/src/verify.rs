@@ -34,11 +34,7 @@ pub async fn verify_checksum(
 ) -> Result<()> {
     if blob.len() != len {
         let what = "the file has another length than was recorded";
-        return Err(Error::Corrupt {
-            file,
-            offset: len.min(blob.len()),
-            what,
-        });
+        return Err(Error::Corrupt { file, offset: len.min(blob.len()), what });
     }
     let mut hash = Xxh3::new();
     let mut offset = 0;
@@ -49,11 +45,7 @@ pub async fn verify_checksum(
     }
     if hash.digest() != checksum {
         let what = "the checksum of the whole file is wrong";
-        return Err(Error::Corrupt {
-            file,
-            offset: 0,
-            what,
-        });
+        return Err(Error::Corrupt { file, offset: 0, what });
     }
     Ok(())
 }
@@ -88,10 +80,7 @@ impl Table {
         };
         let footer = self.footer();
         let mut meta_at = footer.data_end;
-        for filter in [footer.row_filter, footer.column_filter]
-            .into_iter()
-            .flatten()
-        {
+        for filter in [footer.row_filter, footer.column_filter].into_iter().flatten() {
             meta_at = check.follows(filter, meta_at)?;
         }
         let top = footer.top_index;
@@ -179,10 +168,7 @@ impl Check<'_> {
     /// Checks a value outside the blocks; returns its length.
     async fn stored_value(&mut self, block: BlockHandle, handle: &[u8]) -> Result<u64> {
         let mut stored = std::mem::take(&mut self.stored);
-        self.ok(
-            block,
-            stored.decode_from(handle, self.table.footer().data_end),
-        )?;
+        self.ok(block, stored.decode_from(handle, self.table.footer().data_end))?;
         if stored.offset() != self.data_at {
             return Err(self.wrong(block, "a stored value is not where it should be"));
         }

@@ -62,19 +62,13 @@ impl Output {
     }
 
     fn put_block(&mut self, kind: BlockKind, payload: &[u8]) -> BlockHandle {
-        let handle = self
-            .framer
-            .put(&mut self.buffer, kind, payload, self.offset);
+        let handle = self.framer.put(&mut self.buffer, kind, payload, self.offset);
         self.offset += handle.stored_bytes() as u64;
         handle
     }
 
     async fn drain_if_full(&mut self) -> Result<()> {
-        if self.buffer.len() >= APPEND_BYTES {
-            self.drain().await
-        } else {
-            Ok(())
-        }
+        if self.buffer.len() >= APPEND_BYTES { self.drain().await } else { Ok(()) }
     }
 
     async fn drain(&mut self) -> Result<()> {
@@ -85,10 +79,7 @@ impl Output {
         let gathered = std::mem::replace(&mut self.buffer, room);
         self.hash.update(&gathered);
         let appended = self.blob.append(Bytes::from(gathered)).await;
-        appended.map_err(|source| Error::Storage {
-            file: self.file,
-            source,
-        })
+        appended.map_err(|source| Error::Storage { file: self.file, source })
     }
 }
 
@@ -114,14 +105,7 @@ impl TableWriter {
         let framer = Framer::new(file, options.compression);
         let hash = Xxh3::new();
         TableWriter {
-            out: Output {
-                blob,
-                file,
-                buffer: Vec::new(),
-                offset: 0,
-                hash,
-                framer,
-            },
+            out: Output { blob, file, buffer: Vec::new(), offset: 0, hash, framer },
             options,
             block: BlockBuilder::new(options.restart_interval),
             separator: Vec::new(),
@@ -202,26 +186,20 @@ impl TableWriter {
         let data_end = self.out.offset;
         let bits = self.options.bloom_bits_per_key;
         let mut filter = |kind, builder: FilterBuilder| {
-            builder
-                .finish(bits)
-                .map(|payload| self.out.put_block(kind, &payload))
+            builder.finish(bits).map(|payload| self.out.put_block(kind, &payload))
         };
         let row_filter = filter(BlockKind::RowFilter, self.row_filter);
         let column_filter = filter(BlockKind::ColumnFilter, self.column_filter);
         self.out.drain_if_full().await?;
         let mut top = TopIndexBuilder::new();
         for partition in self.index.finish() {
-            let handle = self
-                .out
-                .put_block(BlockKind::IndexPartition, &partition.payload);
+            let handle = self.out.put_block(BlockKind::IndexPartition, &partition.payload);
             top.add(&partition.separator, handle);
             self.out.drain_if_full().await?;
         }
         let top_index = self.out.put_block(BlockKind::TopIndex, top.finish());
         self.properties.largest = self.previous;
-        let properties = self
-            .out
-            .put_block(BlockKind::Properties, &self.properties.encode());
+        let properties = self.out.put_block(BlockKind::Properties, &self.properties.encode());
         let len = self.out.offset + FOOTER_BYTES as u64;
         let file = self.out.file;
         let footer = Footer {
@@ -236,32 +214,17 @@ impl TableWriter {
         self.out.put(&footer.encode(len));
         self.out.drain().await?;
         let checksum = self.out.hash.digest();
-        self.out
-            .blob
-            .finish()
-            .await
-            .map_err(|source| Error::Storage { file, source })?;
+        self.out.blob.finish().await.map_err(|source| Error::Storage { file, source })?;
         let smallest = CellKey::from_valid(&self.properties.smallest);
         let largest = CellKey::from_valid(&self.properties.largest);
-        Ok(TableMeta {
-            file,
-            len,
-            checksum,
-            smallest,
-            largest,
-            properties: self.properties,
-        })
+        Ok(TableMeta { file, len, checksum, smallest, largest, properties: self.properties })
     }
 
     /// Checks and counts an entry before anything of it is written.
     fn count(&mut self, key: &[u8], value_len: u64) -> Result<()> {
         let Some(parsed) = ParsedKey::parse(key) else {
             let key_start = key[..key.len().min(64)].escape_ascii().to_string();
-            return Err(Error::NotAKey {
-                file: self.out.file,
-                key_len: key.len(),
-                key_start,
-            });
+            return Err(Error::NotAKey { file: self.out.file, key_len: key.len(), key_start });
         };
         assert!(key > self.previous.as_slice(), "keys of a table ascend");
         if self.properties.cells == 0 {
@@ -275,16 +238,13 @@ impl TableWriter {
         if !self.previous.starts_with(parsed.column_prefix()) {
             match parsed.kind {
                 Kind::DeleteRow => {
-                    self.column_filter
-                        .add(Domain::RowTombstone, parsed.row_prefix());
+                    self.column_filter.add(Domain::RowTombstone, parsed.row_prefix());
                 }
                 Kind::DeleteFamily => {
-                    self.column_filter
-                        .add(Domain::FamilyTombstone, parsed.family_prefix());
+                    self.column_filter.add(Domain::FamilyTombstone, parsed.family_prefix());
                 }
                 Kind::Put | Kind::DeleteCells => {
-                    self.column_filter
-                        .add(Domain::Column, parsed.column_prefix());
+                    self.column_filter.add(Domain::Column, parsed.column_prefix());
                 }
             }
         }
@@ -301,8 +261,7 @@ impl TableWriter {
         if full && !self.block.is_empty() {
             self.cut_block();
             self.separator.clear();
-            self.separator
-                .extend_from_slice(separator(&self.previous, key));
+            self.separator.extend_from_slice(separator(&self.previous, key));
         }
     }
 

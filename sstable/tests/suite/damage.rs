@@ -54,14 +54,10 @@ async fn any_one_flipped_byte_is_found() {
     for place in 0..content.len() {
         let mut bad = content.clone();
         bad[place] ^= 1 << (place % 8);
-        let error = read_all(&bad, &cells)
-            .await
-            .expect_err("a reader of all of it notices");
+        let error = read_all(&bad, &cells).await.expect_err("a reader of all of it notices");
         assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {place}: {error}");
         let blob = Arc::new(Reader(bad));
-        let error = verify_file(blob, FILE, meta.len, meta.checksum)
-            .await
-            .unwrap_err();
+        let error = verify_file(blob, FILE, meta.len, meta.checksum).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {place}: {error}");
     }
 }
@@ -73,40 +69,22 @@ async fn a_file_cut_or_lengthened_is_refused_at_open() {
         let mut bad = content.clone();
         bad.resize(len, 0);
         let with = |expected| Table::open(Arc::new(Reader(bad.clone())), FILE, expected, None);
-        assert_eq!(
-            with(meta.len).await.err().unwrap().kind(),
-            ErrorKind::Corrupt
-        );
-        assert_eq!(
-            with(len as u64).await.err().unwrap().kind(),
-            ErrorKind::Corrupt
-        );
+        assert_eq!(with(meta.len).await.err().unwrap().kind(), ErrorKind::Corrupt);
+        assert_eq!(with(len as u64).await.err().unwrap().kind(), ErrorKind::Corrupt);
     }
 }
 
 #[tokio::test]
 async fn another_tables_file_is_refused() {
     let (_, meta, content) = small().await;
-    let other = FileId {
-        session: FILE.session,
-        counter: FILE.counter + 1,
-    };
+    let other = FileId { session: FILE.session, counter: FILE.counter + 1 };
     let opened = Table::open(Arc::new(Reader(content)), other, meta.len, None).await;
-    assert!(matches!(
-        opened.err(),
-        Some(Error::Corrupt {
-            what: "the file is another table",
-            ..
-        })
-    ));
+    assert!(matches!(opened.err(), Some(Error::Corrupt { what: "the file is another table", .. })));
 }
 
 #[tokio::test]
 async fn exchanged_blocks_are_refused() {
-    let options = WriterOptions {
-        compression: Compression::None,
-        ..WriterOptions::default()
-    };
+    let options = WriterOptions { compression: Compression::None, ..WriterOptions::default() };
     let mut cells = Cells::new();
     for row in 1..21u8 {
         cells.insert(cell(&[b'r', row], 1, b"q", 1, 1), vec![row; 3000]);
@@ -145,17 +123,7 @@ async fn a_file_of_a_newer_format_says_so() {
     let checksum = xxhash_rust::xxh3::xxh3_64_with_seed(&content[footer..footer + 80], meta.len);
     content[footer + 80..footer + 88].copy_from_slice(&checksum.to_le_bytes());
     let error = open(content, None).await.err().unwrap();
-    assert!(
-        matches!(
-            error,
-            Error::NewerFormat {
-                needed: 2,
-                known: 1,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, Error::NewerFormat { needed: 2, known: 1, .. }), "{error}");
     assert_eq!(error.kind(), ErrorKind::FailedPrecondition);
 }
 
@@ -202,10 +170,7 @@ async fn crafted_bytes_never_panic() {
         let _ = inspect::write_index(&table, &mut text).await;
         let _ = inspect::write_cells(&table, &mut text).await;
     }
-    assert!(
-        opened > 500,
-        "most of the damage lies deeper than the footer: {opened}"
-    );
+    assert!(opened > 500, "most of the damage lies deeper than the footer: {opened}");
 }
 
 /// Changes a byte of some block's payload, or of the footer, and makes the checksum right again.
@@ -236,12 +201,7 @@ fn blocks_of(content: &[u8]) -> Vec<(usize, usize)> {
     let u32_at = |at: usize| u32::from_le_bytes(content[at..at + 4].try_into().unwrap());
     [16, 28, 40, 52]
         .into_iter()
-        .map(|at| {
-            (
-                u64_at(footer + at) as usize,
-                u32_at(footer + at + 8) as usize,
-            )
-        })
+        .map(|at| (u64_at(footer + at) as usize, u32_at(footer + at + 8) as usize))
         .filter(|&(start, len)| len > 0 && start + len + 10 <= footer)
         .map(|(start, len)| (start, start + len))
         .chain(first_blocks(content))

@@ -11,10 +11,7 @@ use tepui_sstable::{
 };
 use types::{ErrorKind, FileId};
 
-pub(crate) const FILE: FileId = FileId {
-    session: 0x1122_3344_5566_7788,
-    counter: 9,
-};
+pub(crate) const FILE: FileId = FileId { session: 0x1122_3344_5566_7788, counter: 9 };
 
 /// Entries by key.
 pub(crate) type Cells = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -43,16 +40,9 @@ impl BlobReader for Reader {
 
     async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
         let start = usize::try_from(offset).unwrap();
-        let content = start
-            .checked_add(len)
-            .and_then(|end| self.0.get(start..end));
+        let content = start.checked_add(len).and_then(|end| self.0.get(start..end));
         let short = || {
-            Error::new(
-                Operation::Read,
-                &Path::new("table"),
-                ErrorKind::Corrupt,
-                "it ends before",
-            )
+            Error::new(Operation::Read, &Path::new("table"), ErrorKind::Corrupt, "it ends before")
         };
         content.map(Bytes::copy_from_slice).ok_or_else(short)
     }
@@ -61,10 +51,7 @@ impl BlobReader for Reader {
 /// A writer, and where its bytes will be.
 pub(crate) fn writer(options: WriterOptions) -> (TableWriter, Arc<Mutex<Vec<u8>>>) {
     let bytes = Arc::new(Mutex::new(Vec::new()));
-    (
-        TableWriter::new(Box::new(Writer(Arc::clone(&bytes))), FILE, options),
-        bytes,
-    )
+    (TableWriter::new(Box::new(Writer(Arc::clone(&bytes))), FILE, options), bytes)
 }
 
 pub(crate) async fn write(cells: &Cells, options: WriterOptions) -> (TableMeta, Vec<u8>) {
@@ -138,10 +125,7 @@ pub(crate) async fn scan(table: &Arc<Table>) -> tepui_sstable::Result<Cells> {
     let mut found = seek(&mut cursor, &[]).await?;
     while found {
         let key = cursor.key().to_vec();
-        assert!(
-            cells.last_key_value().is_none_or(|(last, _)| *last < key),
-            "keys ascend"
-        );
+        assert!(cells.last_key_value().is_none_or(|(last, _)| *last < key), "keys ascend");
         cells.insert(key, value(&cursor).await?);
         found = next(&mut cursor).await?;
     }

@@ -31,10 +31,7 @@ fn hex_dump(content: &[u8]) -> String {
 
 /// Without LZ4: two compressors may pack one block differently, and both be right.
 fn plain() -> WriterOptions {
-    WriterOptions {
-        compression: Compression::None,
-        ..WriterOptions::default()
-    }
+    WriterOptions { compression: Compression::None, ..WriterOptions::default() }
 }
 
 fn two_cells() -> Cells {
@@ -53,9 +50,7 @@ async fn a_two_cell_table_has_exactly_these_bytes() {
     assert_eq!(dump, TWO_CELLS, "the file as it is now:\n{dump}");
     let blob = Arc::new(Reader(content));
     assert_eq!(file_id(&*blob).await.unwrap(), FILE);
-    verify_file(blob, FILE, meta.len, meta.checksum)
-        .await
-        .unwrap();
+    verify_file(blob, FILE, meta.len, meta.checksum).await.unwrap();
 }
 
 #[tokio::test]
@@ -80,9 +75,7 @@ fn small_cells() -> Cells {
 async fn a_file_of_the_first_format_opens_for_ever() {
     let len = SMALL.len() as u64;
     let blob = Arc::new(Reader(SMALL.to_vec()));
-    verify_file(blob.clone(), FILE, len, SMALL_CHECKSUM)
-        .await
-        .unwrap();
+    verify_file(blob.clone(), FILE, len, SMALL_CHECKSUM).await.unwrap();
     let table = Table::open(blob, FILE, len, None).await.unwrap();
     let properties = table.properties();
     assert_eq!(properties.cells, 61);

@@ -1,9 +1,6 @@
 //! What a table promises, from outside.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a failed step of a test is a failed test"
-)]
+#![expect(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
 
 mod damage;
 mod files;

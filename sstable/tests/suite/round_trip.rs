@@ -43,19 +43,11 @@ async fn every_movement_agrees_with_a_sorted_map() {
         let cells = random_cells(random, count);
         let options = random_options(random);
         let (meta, content) = write(&cells, options).await;
-        let cache = random
-            .random_bool(0.5)
-            .then(|| Arc::new(BlockCache::new(1 << 20)));
+        let cache = random.random_bool(0.5).then(|| Arc::new(BlockCache::new(1 << 20)));
         let table = open(content.clone(), cache).await.unwrap();
-        assert_eq!(
-            scan(&table).await.unwrap(),
-            cells,
-            "seed {seed} {options:?}"
-        );
+        assert_eq!(scan(&table).await.unwrap(), cells, "seed {seed} {options:?}");
         let reader = Arc::new(Reader(content));
-        verify_file(reader, FILE, meta.len, meta.checksum)
-            .await
-            .unwrap();
+        verify_file(reader, FILE, meta.len, meta.checksum).await.unwrap();
 
         let mut cursor = table.cursor(true);
         let mut targets: Vec<Vec<u8>> = cells.keys().cloned().collect();
@@ -82,11 +74,7 @@ async fn every_movement_agrees_with_a_sorted_map() {
             }
             let found = prev_row(&mut cursor, target).await.unwrap();
             let first = expected_prev_row(&cells, target);
-            assert_eq!(
-                found.then(|| cursor.key()),
-                first.map(Vec::as_slice),
-                "seed {seed}"
-            );
+            assert_eq!(found.then(|| cursor.key()), first.map(Vec::as_slice), "seed {seed}");
         }
     }
 }
@@ -100,10 +88,8 @@ async fn properties_count_what_was_written_and_filters_know_all_of_it() {
         let table = open(content, None).await.unwrap();
         let properties = table.properties();
         assert_eq!(*properties, meta.properties);
-        let keys: Vec<ParsedKey<'_>> = cells
-            .keys()
-            .map(|key| ParsedKey::parse(key).unwrap())
-            .collect();
+        let keys: Vec<ParsedKey<'_>> =
+            cells.keys().map(|key| ParsedKey::parse(key).unwrap()).collect();
         let of_kind = |kind| keys.iter().filter(|key| key.kind == kind).count() as u64;
         assert_eq!(properties.cells, cells.len() as u64);
         assert_eq!(properties.row_tombstones, of_kind(Kind::DeleteRow));
@@ -112,19 +98,10 @@ async fn properties_count_what_was_written_and_filters_know_all_of_it() {
         let mut rows: Vec<&[u8]> = keys.iter().map(ParsedKey::row_prefix).collect();
         rows.dedup();
         assert_eq!(properties.rows, rows.len() as u64);
-        let raw: usize = cells
-            .iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
+        let raw: usize = cells.iter().map(|(key, value)| key.len() + value.len()).sum();
         assert_eq!(properties.raw_bytes, raw as u64);
-        assert_eq!(
-            Some(properties.smallest_seq),
-            keys.iter().map(|key| key.seq).min()
-        );
-        assert_eq!(
-            Some(properties.largest_seq),
-            keys.iter().map(|key| key.seq).max()
-        );
+        assert_eq!(Some(properties.smallest_seq), keys.iter().map(|key| key.seq).min());
+        assert_eq!(Some(properties.largest_seq), keys.iter().map(|key| key.seq).max());
         assert_eq!(meta.smallest.as_bytes(), cells.first_key_value().unwrap().0);
         assert_eq!(meta.largest.as_bytes(), cells.last_key_value().unwrap().0);
         for key in &keys {
@@ -154,13 +131,8 @@ async fn a_column_probe_meets_the_tombstones_of_its_row_and_family() {
     assert!(maybe(b"row", 2, b"any"), "the family has a tombstone");
     assert!(maybe(b"row", 3, b"q"), "the cell itself");
     assert!(table.may_contain_row(&row_prefix(b"row gone")));
-    let absent = (0..200u32)
-        .filter(|n| maybe(b"row", 1, &n.to_be_bytes()))
-        .count();
-    assert!(
-        absent < 60,
-        "a family without tombstone is mostly denied: {absent} of 200"
-    );
+    let absent = (0..200u32).filter(|n| maybe(b"row", 1, &n.to_be_bytes())).count();
+    assert!(absent < 60, "a family without tombstone is mostly denied: {absent} of 200");
 }
 
 #[tokio::test]
@@ -172,18 +144,13 @@ async fn filters_are_seldom_wrong() {
     let (_, content) = write(&cells, WriterOptions::default()).await;
     let table = open(content, None).await.unwrap();
     let probes = 10_000..110_000u32;
-    let rows = probes
-        .clone()
-        .filter(|row| table.may_contain_row(&row_prefix(&row.to_be_bytes())));
+    let rows = probes.clone().filter(|row| table.may_contain_row(&row_prefix(&row.to_be_bytes())));
     let rows = rows.count();
     assert!((1..1_500).contains(&rows), "{rows} of 100,000 absent rows");
     let columns = probes
         .filter(|row| table.may_contain_column(&column_prefix(&row.to_be_bytes(), 1, b"q")))
         .count();
-    assert!(
-        (1..1_500).contains(&columns),
-        "{columns} of 100,000 absent columns"
-    );
+    assert!((1..1_500).contains(&columns), "{columns} of 100,000 absent columns");
     assert!(table.memory_bytes() > 2 * 12_500, "filters count as memory");
 }
 
@@ -207,9 +174,7 @@ async fn the_largest_keys_and_empty_values_are_kept() {
         assert_eq!(cursor.key(), key);
         assert!(cursor.value().is_empty());
     }
-    verify_file(Arc::new(Reader(content)), FILE, meta.len, meta.checksum)
-        .await
-        .unwrap();
+    verify_file(Arc::new(Reader(content)), FILE, meta.len, meta.checksum).await.unwrap();
 }
 
 #[tokio::test]
@@ -222,10 +187,7 @@ async fn a_value_of_16_mib_is_stored_in_pieces_and_copied_without_its_block() {
     cells.insert(cell(b"d", 1, b"", 1, 4), bytes(random, 16 << 10));
     cells.insert(cell(b"e", 1, b"", 1, 5), bytes(random, (16 << 10) - 1));
     let (meta, content) = write(&cells, WriterOptions::default()).await;
-    assert_eq!(
-        meta.properties.value_block_bytes,
-        (17 << 20) + 1 + (16 << 10)
-    );
+    assert_eq!(meta.properties.value_block_bytes, (17 << 20) + 1 + (16 << 10));
     let table = open(content, None).await.unwrap();
     assert_eq!(scan(&table).await.unwrap(), cells);
 
@@ -234,9 +196,7 @@ async fn a_value_of_16_mib_is_stored_in_pieces_and_copied_without_its_block() {
     let copied_meta = copy.finish().await.unwrap();
     let copied = copied.lock().unwrap().clone();
     assert_eq!(copied_meta, meta, "the copy is the same file");
-    verify_file(Arc::new(Reader(copied)), FILE, meta.len, meta.checksum)
-        .await
-        .unwrap();
+    verify_file(Arc::new(Reader(copied)), FILE, meta.len, meta.checksum).await.unwrap();
 }
 
 /// Copies all entries; stored values raw.
@@ -276,18 +236,10 @@ async fn cached_blocks_are_found_without_waiting_and_a_scan_leaves_no_trace() {
     assert!(settle(&mut cursor, step).await.unwrap());
     assert!(cache.used_bytes() > 0);
     let mut second = table.cursor(true);
-    assert_eq!(
-        second.seek(key).unwrap(),
-        Step::Cell,
-        "no wait for what is cached"
-    );
+    assert_eq!(second.seek(key).unwrap(), Step::Cell, "no wait for what is cached");
     assert_eq!(second.key(), key);
     assert!(cache.counts().hits >= 2, "{:?}", cache.counts());
-    assert_eq!(
-        second.seek(&[0xff]).unwrap(),
-        Step::End,
-        "past the end needs no block"
-    );
+    assert_eq!(second.seek(&[0xff]).unwrap(), Step::End, "past the end needs no block");
 }
 
 #[tokio::test]
@@ -305,44 +257,28 @@ async fn the_cache_keeps_to_its_bytes() {
         assert!(seek(&mut cursor, key).await.unwrap());
         assert!(cache.used_bytes() <= 100 << 10);
     }
-    assert!(
-        cache.used_bytes() > 50 << 10,
-        "{} bytes used",
-        cache.used_bytes()
-    );
+    assert!(cache.used_bytes() > 50 << 10, "{} bytes used", cache.used_bytes());
 }
 
 #[tokio::test]
 async fn a_row_that_begins_a_block_is_found_without_the_block_before() {
     let mut cells = Cells::new();
     for row in 0..200u32 {
-        cells.insert(
-            cell(format!("row{row:04}").as_bytes(), 1, b"q", 1, 1),
-            vec![1; 3000],
-        );
+        cells.insert(cell(format!("row{row:04}").as_bytes(), 1, b"q", 1, 1), vec![1; 3000]);
     }
-    let options = WriterOptions {
-        compression: Compression::None,
-        ..WriterOptions::default()
-    };
+    let options = WriterOptions { compression: Compression::None, ..WriterOptions::default() };
     let (meta, content) = write(&cells, options).await;
     assert_eq!(meta.properties.data_blocks, 200, "one row in each block");
     let table = open(content, None).await.unwrap();
     for row in 0..200u32 {
         let mut cursor = table.cursor(false);
-        let mut step = cursor
-            .seek(&row_prefix(format!("row{row:04}").as_bytes()))
-            .unwrap();
+        let mut step = cursor.seek(&row_prefix(format!("row{row:04}").as_bytes())).unwrap();
         let mut loads = 0;
         while let Step::NeedBlock(handle) = step {
             loads += 1;
             step = cursor.load_and_resume(handle).await.unwrap();
         }
-        assert_eq!(
-            (step, loads),
-            (Step::Cell, 2),
-            "one index partition and one data block"
-        );
+        assert_eq!((step, loads), (Step::Cell, 2), "one index partition and one data block");
     }
 }
 

@@ -16,14 +16,7 @@ pub(crate) fn seq(raw: u64) -> SeqNo {
 
 pub(crate) fn cell(row: &[u8], family: u32, qualifier: &[u8], micros: i64, seqno: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    key::put_cell(
-        &mut out,
-        row,
-        FamilyId::new(family),
-        qualifier,
-        at(micros),
-        seq(seqno),
-    );
+    key::put_cell(&mut out, row, FamilyId::new(family), qualifier, at(micros), seq(seqno));
     out
 }
 
@@ -42,9 +35,7 @@ pub(crate) fn column_prefix(row: &[u8], family: u32, qualifier: &[u8]) -> Vec<u8
 /// Bytes from a few letters, so that prefixes, equal parts and zeros are frequent.
 pub(crate) fn text(random: &mut StdRng, len_max: usize) -> Vec<u8> {
     let len = random.random_range(0..=len_max);
-    (0..len)
-        .map(|_| [0, 1, b'a', b'b', 0xff][random.random_range(0..5)])
-        .collect()
+    (0..len).map(|_| [0, 1, b'a', b'b', 0xff][random.random_range(0..5)]).collect()
 }
 
 pub(crate) fn bytes(random: &mut StdRng, len: usize) -> Vec<u8> {
