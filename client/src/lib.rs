@@ -16,7 +16,9 @@ pub use catalog::{
     AdminService, Assignments, FamilyChange, Locator, NewFamily, NewTable, RangeAssignment,
     RangeLocation, SchemaObserver, TableLayout, TablePage,
 };
-pub use connect::{Cell, Client, Row, RowFamily, RowMutation, Scan, Table, TableDescription};
+pub use connect::{
+    Cell, Client, Merger, Row, RowFamily, RowMutation, Scan, Table, TableDescription,
+};
 pub use error::{Error, Result};
 pub use routed_read::RoutedRead;
 pub use router::{KeySample, Router};

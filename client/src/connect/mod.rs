@@ -23,6 +23,7 @@ use tonic::transport::{Channel, Endpoint};
 use types::{ErrorKind, TableName};
 
 pub use admin::TableDescription;
+pub use merge::Merger;
 pub use mutation::RowMutation;
 pub use read::Scan;
 pub use row::{Cell, Row, RowFamily};

@@ -35,8 +35,8 @@ pub(crate) const ROW_BYTES_MAX: usize = 1 << 30;
 /// What a cell takes besides its qualifier and value, about.
 const CELL_BYTES: usize = size_of::<Cell>();
 
-/// The state between two chunks.
-pub(crate) struct Merger {
+/// Rows being put together: the state between two chunks.
+pub struct Merger {
     /// The last row that was committed or scanned over: rows come after it.
     last: Option<Bytes>,
     row: Option<Partial>,
@@ -58,8 +58,15 @@ struct OpenCell {
     value: BytesMut,
 }
 
+impl Default for Merger {
+    fn default() -> Merger {
+        Merger::new()
+    }
+}
+
 impl Merger {
-    pub(crate) fn new() -> Merger {
+    /// For one answer, from its beginning.
+    pub fn new() -> Merger {
         Merger::with_limit(ROW_BYTES_MAX)
     }
 
@@ -79,11 +86,10 @@ impl Merger {
     }
 
     /// Takes one reply; `out` gets the rows that end in it.
-    pub(crate) fn push(
-        &mut self,
-        reply: ReadRowsResponse,
-        out: &mut impl Extend<Row>,
-    ) -> Result<()> {
+    ///
+    /// # Errors
+    /// `Io` when the chunks break the protocol; `FailedPrecondition` when a row is too large.
+    pub fn push(&mut self, reply: ReadRowsResponse, out: &mut impl Extend<Row>) -> Result<()> {
         for chunk in reply.chunks {
             out.extend(self.chunk(chunk)?);
         }
@@ -99,7 +105,10 @@ impl Merger {
     }
 
     /// The replies are at their end: no row may be left half.
-    pub(crate) fn finish(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// `Io` when one is.
+    pub fn finish(&self) -> Result<()> {
         match self.row {
             Some(_) => Err(violation("the answer ends inside a row")),
             None => Ok(()),
