@@ -112,6 +112,7 @@ impl Store {
 
 /// References to new files that may overlap others.
 pub(crate) fn level_zero(written: &Written) -> Vec<(usize, TableRef)> {
-    let reference = |meta: &sstable::TableMeta| TableRef { meta: meta.clone(), level: 0, clip: None };
+    let reference =
+        |meta: &sstable::TableMeta| TableRef { meta: meta.clone(), level: 0, clip: None };
     written.tables().iter().map(|new| (0, reference(&new.meta))).collect()
 }

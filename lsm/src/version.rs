@@ -265,9 +265,7 @@ impl Version {
 /// Do two references of one file, sorted by their clips, have no row in common?
 fn disjoint(pair: &[(FileId, Option<&RowRange>)]) -> bool {
     match (pair[0].1, pair[1].1) {
-        (Some(first), Some(second)) => {
-            first.end.as_ref().is_some_and(|end| *end <= second.start)
-        }
+        (Some(first), Some(second)) => first.end.as_ref().is_some_and(|end| *end <= second.start),
         _ => false,
     }
 }

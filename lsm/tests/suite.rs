@@ -1,8 +1,14 @@
 //! Tests of a range's storage through its public face.
 
+#![expect(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
 mod suite {
     mod bed;
     mod golden;
+    mod store_crash;
+    mod store_faults;
+    mod store_ingest;
     mod store_manifest;
+    mod store_script;
     mod store_versions;
 }

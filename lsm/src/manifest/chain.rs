@@ -105,9 +105,10 @@ impl Chain {
                 // A write or sync that failed for good: nothing is known of what is on the disk.
                 _ => return Err(Error::Poisoned { reason: failed.to_string() }),
             }
-            let found = self.read(manifest.number).await.map_err(|second| Error::Poisoned {
-                reason: format!("{failed}, then {second}"),
-            })?;
+            let found = self
+                .read(manifest.number)
+                .await
+                .map_err(|second| Error::Poisoned { reason: format!("{failed}, then {second}") })?;
             match found {
                 Some((other, _)) if other.writer == manifest.writer => {
                     let synced = self.files.sync_folder(&self.folder).await;

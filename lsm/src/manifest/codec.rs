@@ -4,7 +4,8 @@ use bytes::Bytes;
 use sstable::{Properties, TableMeta};
 use storage::Path;
 use types::{
-    CellKey, Epoch, FamilyId, FileId, ParsedKey, RangeId, RowRange, SeqNo, SessionId, TableId, Timestamp,
+    CellKey, Epoch, FamilyId, FileId, ParsedKey, RangeId, RowRange, SeqNo, SessionId, TableId,
+    Timestamp,
 };
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -82,8 +82,8 @@ impl Store {
         let live = version.file_ids();
         let mut tables = state.tables.clone();
         tables.extend(written.keep().into_iter().map(|new| (new.meta.file, new.table)));
-        let given_up: BTreeMap<FileId, Arc<Table>> =
-            tables.extract_if(.., |id, _| !live.contains(id)).collect();
+        let (tables, given_up): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            tables.into_iter().partition(|(id, _)| live.contains(id));
         let mut frozen = state.frozen.clone();
         if let Some(layer) = &flushed {
             let before = frozen.len();

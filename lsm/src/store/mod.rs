@@ -301,16 +301,14 @@ impl Store {
 
     /// Stops for good when `failed` leaves the durable state in doubt; gives it back.
     pub(crate) fn note_failure(&self, failed: Error) -> Error {
-        match &failed {
-            Error::Poisoned { reason } => {
-                if self.stop.set(Stop::Poisoned(reason.clone())).is_ok() {
-                    self.tell(&Event::Poisoned { error: reason.clone() });
-                }
-            }
-            Error::Fenced { newest, .. } => {
-                let _ = self.stop.set(Stop::Fenced(*newest));
-            }
-            _ => {}
+        let stop = match &failed {
+            Error::Poisoned { reason } => Stop::Poisoned(reason.clone()),
+            Error::Fenced { newest, .. } => Stop::Fenced(*newest),
+            _ => return failed,
+        };
+        let first = self.stop.set(stop).is_ok();
+        if let (true, Error::Poisoned { reason }) = (first, &failed) {
+            self.tell(&Event::Poisoned { error: reason.clone() });
         }
         failed
     }

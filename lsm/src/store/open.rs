@@ -1,6 +1,7 @@
 //! Opens a range: the newest manifest, fenced under the new owner's epoch.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
@@ -101,8 +102,8 @@ impl Store {
             files.sync_folder().await?;
         }
         for table in version.tables() {
-            if !tables.contains_key(&table.id()) {
-                tables.insert(table.id(), files.open(&table.meta).await?);
+            if let Entry::Vacant(place) = tables.entry(table.id()) {
+                place.insert(files.open(&table.meta).await?);
             }
         }
         let flushed = version.flushed();
@@ -136,10 +137,7 @@ fn chain(config: &StoreConfig) -> Chain {
     Chain::new(Arc::clone(&config.files), config.range_folder())
 }
 
-fn first_state(
-    version: Arc<Version>,
-    tables: BTreeMap<FileId, Arc<sstable::Table>>,
-) -> Arc<State> {
+fn first_state(version: Arc<Version>, tables: BTreeMap<FileId, Arc<sstable::Table>>) -> Arc<State> {
     let active = Layer::new(MemtableOptions { id: 1, shared_prefix: None });
     Arc::new(State { version, tables, active, frozen: Vec::new() })
 }

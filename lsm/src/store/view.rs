@@ -63,7 +63,8 @@ impl ReadView {
             if !reference.overlaps(&low, high.as_deref()) {
                 continue;
             }
-            let table = self.state.tables.get(&reference.id()).expect("a version's tables are open");
+            let table =
+                self.state.tables.get(&reference.id()).expect("a version's tables are open");
             if row.as_ref().is_some_and(|row| !table.may_contain_row(row)) {
                 continue;
             }

@@ -1,12 +1,18 @@
 //! What the store's tests stand on: a range on a file system, written to and read by short words.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use env::Env;
+use rand::Rng;
+use rand::rngs::StdRng;
+use sstable::ValueRef;
 use storage::{FileSystem, Path};
 use tepui_lsm::{
-    Batch, CountingListener, FileIds, LogPosition, Reason, Result, Store, StoreConfig, StoreOptions,
+    Batch, CountingListener, FileIds, LogPosition, Reason, Result, Store, StoreConfig,
+    StoreOptions, sweep_table,
 };
 use types::{
     Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SessionId, TableId, Timestamp,
@@ -97,4 +103,188 @@ pub(super) fn put(store: &Store, row: &str, qualifier: &str, micros: i64, value:
 /// Freezes and flushes what there is.
 pub(super) async fn flush(store: &Arc<Store>) -> Result<()> {
     store.flush_all(Reason::Asked).await
+}
+
+/// A cell as readers see it: row, family, qualifier, timestamp, value.
+pub(super) type Cell = (String, u32, String, i64, Vec<u8>);
+
+/// Every visible cell, values outside the blocks read piece by piece.
+pub(super) async fn visible(store: &Arc<Store>) -> Result<Vec<Cell>> {
+    let view = store.view()?;
+    let families = [FamilyId::new(1), FamilyId::new(2)];
+    let mut scan = view.scan(&RowRange::all(), &families, true);
+    let mut cells = Vec::new();
+    while scan.next().await? {
+        let cell = scan.cell();
+        let (mut row, mut qualifier) = (Vec::new(), Vec::new());
+        cell.row_into(&mut row);
+        cell.qualifier_into(&mut qualifier);
+        let value = match cell.value {
+            ValueRef::Inline(value) => value.to_vec(),
+            ValueRef::Stored(stored) => {
+                let mut value = Vec::new();
+                for piece in 0..stored.pieces() {
+                    let table = cell.table.expect("a stored value lies in a table");
+                    value.extend_from_slice(&table.read_value_piece(stored, piece).await?);
+                }
+                value
+            }
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        let micros = cell.timestamp.micros();
+        cells.push((text(row), cell.family.get(), text(qualifier), micros, value));
+    }
+    Ok(cells)
+}
+
+/// What should be visible: a plain map that mutations are applied to, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Model(BTreeMap<(String, u32, String, Reverse<i64>), Vec<u8>>);
+
+impl Model {
+    pub(super) fn apply(&mut self, rows: &[RowMutations]) {
+        for RowMutations { row, mutations } in rows {
+            let row = String::from_utf8(row.to_vec()).unwrap();
+            for mutation in mutations {
+                self.apply_one(&row, mutation);
+            }
+        }
+    }
+
+    fn apply_one(&mut self, row: &str, mutation: &Mutation) {
+        let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+        match mutation {
+            Mutation::SetCell { family, qualifier, timestamp, value } => {
+                let micros = timestamp.expect("tests set timestamps").micros();
+                let key = (row.to_owned(), family.get(), text(qualifier), Reverse(micros));
+                self.0.insert(key, value.to_vec());
+            }
+            Mutation::DeleteCells { family, qualifier, range } => {
+                let qualifier = text(qualifier);
+                self.0.retain(|(r, f, q, micros), _| {
+                    let column = r == row && *f == family.get() && *q == qualifier;
+                    !(column && range.contains(at(micros.0)))
+                });
+            }
+            Mutation::DeleteFamily { family } => {
+                self.0.retain(|(r, f, ..), _| !(r == row && *f == family.get()));
+            }
+            Mutation::DeleteRow => self.0.retain(|(r, ..), _| r != row),
+        }
+    }
+
+    pub(super) fn cells(&self) -> Vec<Cell> {
+        let cell =
+            |((row, family, qualifier, micros), value): (
+                &(String, _, String, Reverse<i64>),
+                &Vec<u8>,
+            )| { (row.clone(), *family, qualifier.clone(), micros.0, value.clone()) };
+        self.0.iter().map(cell).collect()
+    }
+}
+
+/// One step of a random history.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Write(Vec<RowMutations>),
+    Freeze,
+    Flush,
+    Compact,
+    CompactAll,
+}
+
+/// A random history over few rows and columns, so that cells meet; some values are big.
+pub(super) fn history(random: &mut StdRng, len: usize) -> Vec<Action> {
+    let one = |random: &mut StdRng| match random.random_range(0..20) {
+        0..12 => {
+            let rows = random.random_range(1..4);
+            Action::Write((0..rows).map(|_| random_row(random)).collect())
+        }
+        12..14 => Action::Freeze,
+        14..18 => Action::Flush,
+        18 => Action::Compact,
+        _ => Action::CompactAll,
+    };
+    (0..len).map(|_| one(random)).collect()
+}
+
+fn random_row(random: &mut StdRng) -> RowMutations {
+    let row = format!("row {}", random.random_range(0..6));
+    let mutations = (0..random.random_range(1..4)).map(|_| random_mutation(random)).collect();
+    on_row(&row, mutations)
+}
+
+fn random_mutation(random: &mut StdRng) -> Mutation {
+    let family = FamilyId::new(random.random_range(1..3));
+    let qualifier = Bytes::from(["", "a", "b"][random.random_range(0..3)]);
+    let micros = random.random_range(0..4);
+    match random.random_range(0..12) {
+        0 => Mutation::DeleteRow,
+        1 => Mutation::DeleteFamily { family },
+        2 | 3 => {
+            let end = Some(at(micros + 1));
+            let range = TimestampRange { start: at(micros), end };
+            Mutation::DeleteCells { family, qualifier, range }
+        }
+        _ => {
+            let big = random.random_range(0..8) == 0;
+            let len = if big { random.random_range(1_000..3_000) } else { 3 };
+            let value = (0..len).map(|_| random.random_range(b'a'..=b'z')).collect::<Vec<u8>>();
+            let timestamp = Some(at(micros));
+            Mutation::SetCell { family, qualifier, timestamp, value: value.into() }
+        }
+    }
+}
+
+/// A range's log as a test keeps it: always durable, never released.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Log {
+    payloads: Vec<Vec<u8>>,
+    pub(super) model: Model,
+}
+
+impl Log {
+    /// Sequences, logs, inserts and publishes a batch.
+    pub(super) fn write(&mut self, store: &Store, rows: &[RowMutations]) -> Result<()> {
+        let batch = sequenced(store, rows);
+        let floor = LogPosition { segment: 1, offset: batch.first_seq().get() };
+        store.insert(&batch, floor)?;
+        self.payloads.push(batch.payload().to_vec());
+        self.model.apply(rows);
+        store.publish(batch.last_seq());
+        Ok(())
+    }
+
+    /// Opens the range for a new owner and takes up what is in the log, twice over.
+    pub(super) async fn recover(&self, config: StoreConfig) -> Result<Arc<Store>> {
+        sweep_table(&config.files, &config.table_folder).await?;
+        let store = Store::open_or_create(config).await?;
+        let mut ingest = store.ingest(0)?;
+        for payload in self.payloads.iter().chain(self.payloads.last()) {
+            ingest.add_payload(payload).await?;
+        }
+        ingest.finish().await?;
+        Ok(store)
+    }
+}
+
+/// Does one step of a history.
+pub(super) async fn act(store: &Arc<Store>, log: &mut Log, action: &Action) -> Result<()> {
+    match action {
+        Action::Write(rows) => log.write(store, rows)?,
+        Action::Freeze => {
+            store.freeze(Reason::Asked);
+        }
+        Action::Flush => {
+            store.freeze(Reason::Asked);
+            store.flush().await?;
+        }
+        Action::Compact => {
+            store.compact_once().await?;
+        }
+        Action::CompactAll => {
+            store.compact_all().await?;
+        }
+    }
+    Ok(())
 }
