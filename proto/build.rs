@@ -7,10 +7,7 @@
 //!
 //! Servers are made apart from clients because a method's codec can be chosen only there: a method
 //! `AsEncoded` answers with messages that somebody else has encoded (`crate::codec::Encoded`).
-#![expect(
-    clippy::disallowed_methods,
-    reason = "a build script reads and writes files itself"
-)]
+#![expect(clippy::disallowed_methods, reason = "a build script reads and writes files itself")]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -58,10 +55,7 @@ const WELL_KNOWN: &[(&str, &str)] = &[
     (".google.protobuf.BoolValue", "bool"),
     (".google.protobuf.BytesValue", "::prost::bytes::Bytes"),
     (".google.protobuf.Empty", "crate::google::protobuf::Empty"),
-    (
-        ".google.protobuf.StringValue",
-        "::prost::alloc::string::String",
-    ),
+    (".google.protobuf.StringValue", "::prost::alloc::string::String"),
     (".google.protobuf", "::prost_types"),
 ];
 
@@ -87,10 +81,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             collect(&path, found)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "proto")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
             found.push(path);
         }
     }
@@ -115,9 +106,7 @@ fn generate_messages_and_clients(descriptors: FileDescriptorSet) -> Result<(), B
 fn generate_servers(descriptors: &FileDescriptorSet) -> Result<(), Box<dyn Error>> {
     let mut services = Vec::new();
     for (full_name, methods) in SERVED {
-        let (package, name) = full_name
-            .rsplit_once('.')
-            .ok_or("a service has a package")?;
+        let (package, name) = full_name.rsplit_once('.').ok_or("a service has a package")?;
         let mut service = manual::Service::builder().package(package).name(name);
         for (method, answers) in *methods {
             let declared = declared(descriptors, package, name, method)
@@ -126,9 +115,7 @@ fn generate_servers(descriptors: &FileDescriptorSet) -> Result<(), Box<dyn Error
         }
         services.push(service.build());
     }
-    manual::Builder::new()
-        .build_client(false)
-        .compile(&services);
+    manual::Builder::new().build_client(false).compile(&services);
     Ok(())
 }
 
@@ -150,11 +137,8 @@ fn declared<'a>(
 
 fn served(method: &MethodDescriptorProto, answers: &Answers) -> manual::Method {
     let (output, codec) = match answers {
-        AsMessage => (rust_path(method.output_type()), "tonic_prost::ProstCodec"),
-        AsEncoded => (
-            "crate::codec::Encoded".to_owned(),
-            "crate::codec::EncodedCodec",
-        ),
+        AsMessage => (rust_path(method.output_type()), "crate::codec::AdmittingCodec"),
+        AsEncoded => ("crate::codec::Encoded".to_owned(), "crate::codec::EncodedCodec"),
     };
     let mut builder = manual::Method::builder()
         .name(snake_case(method.name()))

@@ -4,12 +4,14 @@
 //!   RPC of it, and `refresh/compare.py` compares that list with Google's Python package.
 //! * [`google`] holds the generated messages, clients and server traits, at the path of their
 //!   package. Fields of type bytes are [`bytes::Bytes`]: slices of the message they came in.
+//! * [`admission`] looks at requests before they are decoded.
 //! * [`codec`] lets a server answer with messages that are encoded already.
 //! * [`limits`] holds the size that a message may have, and clients and servers set to it.
 //!
 //! Only the methods listed in `build.rs` have a place in the server traits; a server answers all
 //! others with UNIMPLEMENTED. Clients have every method.
 
+pub mod admission;
 pub mod codec;
 mod descriptors;
 #[expect(

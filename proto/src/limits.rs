@@ -1,4 +1,4 @@
-//! The size that a message may have, and clients and servers that are set to it.
+//! The size that a message and what is in it may have, and clients and servers set to it.
 //!
 //! tonic's own limit for what it decodes, 4 MiB, is less than one cell may hold. The official
 //! clients set theirs to the same 256 MiB.
@@ -17,6 +17,13 @@ use crate::google::bigtable::v2::bigtable_server::{Bigtable, BigtableServer};
 
 /// The most that one message may have, sent or received, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// Mutations of one request, and entries of one batch.
+pub const MUTATIONS_MAX: usize = 100_000;
+/// Row keys of one read, and row ranges.
+pub const ROW_KEYS_MAX: usize = 500_000;
+/// Bytes of one read's filter.
+pub const FILTER_BYTES_MAX: usize = 20_480;
 
 /// Returns the service that serves the data API with `bigtable`.
 pub fn data_server<T: Bigtable>(bigtable: T) -> BigtableServer<T> {

@@ -137,6 +137,9 @@ impl<'a> Checker<'a> {
     }
 }
 
+// Requests are counted before they are decoded too, so that none with more gets here.
+const _: () = assert!(MUTATIONS_MAX == proto::limits::MUTATIONS_MAX);
+
 /// Checks how many mutations a request has.
 pub(crate) fn count(mutations: usize) -> Result<()> {
     if mutations > MUTATIONS_MAX {

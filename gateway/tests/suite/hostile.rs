@@ -284,7 +284,8 @@ async fn bytes_that_are_no_message_do_no_harm() {
         let length = random.random_range(0..200usize);
         let mut body = vec![0u8; length];
         random.fill(&mut body[..]);
-        if random.random_bool(0.8) {
+        let framed = random.random_bool(0.8);
+        if framed {
             // A frame whose length is right, so that the message itself is met.
             let head = [&[0][..], &u32::try_from(length).unwrap().to_be_bytes()].concat();
             body.splice(0..0, head);
@@ -296,5 +297,35 @@ async fn bytes_that_are_no_message_do_no_harm() {
             .unwrap();
         let answer = service.call(request).await.unwrap();
         assert_eq!(answer.status(), 200, "seed {seed}");
+        let code = answer.headers().get("grpc-status");
+        let code = code.map_or("", |code| code.to_str().unwrap());
+        assert!(!framed || ["", "3", "5", "12"].contains(&code), "seed {seed}: {code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn millions_of_empty_parts_are_refused_before_they_are_decoded() {
+    use tonic::codegen::{Service, http};
+
+    let world = World::with_table(&[]).await;
+    let gateway = tepui_gateway::DataGateway::new(world.router.clone());
+    let mut service = proto::limits::data_server(gateway);
+    // Two bytes each: a mutation, an entry; a row set with two bytes for each of its keys.
+    let rows = [&[0x12, 0x80, 0x80, 0x80, 0x05][..], &[0x0a, 0].repeat(5 << 20)].concat();
+    for (method, message) in [
+        ("MutateRow", [0x1a, 0].repeat(5 << 20)),
+        ("MutateRows", [0x12, 0].repeat(5 << 20)),
+        ("ReadRows", rows),
+    ] {
+        let length = u32::try_from(message.len()).unwrap();
+        let body = [&[0][..], &length.to_be_bytes(), &message].concat();
+        let request = http::Request::post(format!("/google.bigtable.v2.Bigtable/{method}"))
+            .header("content-type", "application/grpc")
+            .body(OnePiece(Some(body.into())))
+            .unwrap();
+        let answer = service.call(request).await.unwrap();
+        let text = answer.headers()["grpc-message"].to_str().unwrap();
+        assert!(text.starts_with("5242880%20"), "{method}: {text}");
+        assert_eq!(answer.headers()["grpc-status"], "3");
     }
 }

@@ -150,6 +150,7 @@ async fn a_read_that_keeps_breaking_ends_with_the_error() {
 #[tokio::test(start_paused = true)]
 async fn broken_reads_go_on_after_the_last_row() {
     const KEYS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+    let (mut resets, mut locates) = (0, 0);
     for seed in 0..60 {
         let mut random = StdRng::seed_from_u64(seed);
         let mut world = World::with_table(&["d", "h"]).await;
@@ -178,5 +179,8 @@ async fn broken_reads_go_on_after_the_last_row() {
         let expected: Vec<&str> = KEYS[..rows].iter().flat_map(|key| [*key; 2]).collect();
         let found: Vec<Bytes> = cells.into_iter().map(|cell| cell.0).collect();
         assert_eq!(found, expected, "seed {seed}");
+        resets += world.resets;
+        locates += world.fake.state().locates;
     }
+    assert!(resets > 5 && locates > 100, "{resets} resets, {locates} look-ups");
 }

@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) router: Arc<Router>,
     pub(crate) data: BigtableClient<BigtableServer<DataGateway>>,
     pub(crate) admin: BigtableTableAdminClient<BigtableTableAdminServer<AdminGateway>>,
+    /// How often a read was told to forget half a row.
+    pub(crate) resets: usize,
 }
 
 /// One cell as a client sees it: row, family, qualifier, timestamp, value.
@@ -47,6 +49,7 @@ impl World {
             admin: limits::table_admin_client(limits::table_admin_server(admin)),
             router,
             fake,
+            resets: 0,
         }
     }
 
@@ -118,6 +121,7 @@ impl World {
             }
         }
         assert!(merger.row.is_none(), "the stream ended inside a row");
+        self.resets += merger.resets;
         Ok(merger.cells)
     }
 
@@ -142,6 +146,7 @@ impl World {
 #[derive(Default)]
 struct Merger {
     cells: Vec<Cell>,
+    resets: usize,
     last_row: Bytes,
     row: Option<Bytes>,
     pending: Vec<Cell>,
@@ -155,6 +160,7 @@ impl Merger {
             assert!(self.row.is_some(), "a reset outside of a row");
             *self = Merger {
                 cells: std::mem::take(&mut self.cells),
+                resets: self.resets + 1,
                 last_row: self.last_row.clone(),
                 ..Merger::default()
             };

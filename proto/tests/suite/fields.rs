@@ -29,10 +29,7 @@ const HEAD: &str = "\
 type Line = (String, &'static str, i32, String);
 
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the golden file lies in the source folder"
-)]
+#[expect(clippy::disallowed_methods, reason = "the golden file lies in the source folder")]
 fn the_committed_table_matches_our_protos() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("FIELDS.txt");
     let table = table();
@@ -64,10 +61,7 @@ fn the_table_holds_what_older_copies_of_the_contract_lack() {
         "rpc google.longrunning.Operations GetOperation unary \
          google.longrunning.GetOperationRequest unary google.longrunning.Operation",
     ] {
-        assert!(
-            table.lines().any(|candidate| candidate == line),
-            "no line {line}"
-        );
+        assert!(table.lines().any(|candidate| candidate == line), "no line {line}");
     }
 }
 
@@ -132,10 +126,7 @@ fn type_name(field: &FieldDescriptorProto) -> String {
     match field.r#type() {
         Type::Message => format!("message:{referred}"),
         Type::Enum => format!("enum:{referred}"),
-        scalar => scalar
-            .as_str_name()
-            .trim_start_matches("TYPE_")
-            .to_lowercase(),
+        scalar => scalar.as_str_name().trim_start_matches("TYPE_").to_lowercase(),
     }
 }
 

@@ -31,16 +31,11 @@ impl data::bigtable_server::Bigtable for Scripted {
         &self,
         request: Request<data::MutateRowsRequest>,
     ) -> Result<Response<Self::MutateRowsStream>, Status> {
-        let entries = (0..).zip(&request.get_ref().entries).map(|(index, _)| {
-            data::mutate_rows_response::Entry {
-                index,
-                status: None,
-            }
-        });
-        let response = data::MutateRowsResponse {
-            entries: entries.collect(),
-            rate_limit_info: None,
-        };
+        let entries = (0..)
+            .zip(&request.get_ref().entries)
+            .map(|(index, _)| data::mutate_rows_response::Entry { index, status: None });
+        let response =
+            data::MutateRowsResponse { entries: entries.collect(), rate_limit_info: None };
         Ok(Response::new(tokio_stream::iter(vec![Ok(response)])))
     }
 
@@ -85,29 +80,18 @@ fn cell(row: &str, qualifier: Option<&'static [u8]>, value: Vec<u8>) -> data::Re
         qualifier: qualifier.map(Bytes::from_static),
         timestamp_micros: 1000,
         value: value.into(),
-        row_status: Some(data::read_rows_response::cell_chunk::RowStatus::CommitRow(
-            true,
-        )),
+        row_status: Some(data::read_rows_response::cell_chunk::RowStatus::CommitRow(true)),
         ..Default::default()
     };
-    data::ReadRowsResponse {
-        chunks: vec![chunk],
-        ..Default::default()
-    }
+    data::ReadRowsResponse { chunks: vec![chunk], ..Default::default() }
 }
 
 fn read_request() -> data::ReadRowsRequest {
-    data::ReadRowsRequest {
-        table_name: "t".to_owned(),
-        ..Default::default()
-    }
+    data::ReadRowsRequest { table_name: "t".to_owned(), ..Default::default() }
 }
 
 async fn read_all(replies: Vec<Encoded>) -> Result<Vec<data::ReadRowsResponse>, Status> {
-    let stream = client(replies)
-        .read_rows(read_request())
-        .await?
-        .into_inner();
+    let stream = client(replies).read_rows(read_request()).await?.into_inner();
     stream.collect().await
 }
 
@@ -119,13 +103,8 @@ async fn a_client_reads_the_messages_that_were_encoded() {
         cell("c", None, vec![1; 100_000]),
         data::ReadRowsResponse::default(),
     ];
-    let received = read_all(sent.iter().map(Encoded::of).collect())
-        .await
-        .unwrap();
-    assert_eq!(
-        received, sent,
-        "messages, and an empty qualifier apart from none"
-    );
+    let received = read_all(sent.iter().map(Encoded::of).collect()).await.unwrap();
+    assert_eq!(received, sent, "messages, and an empty qualifier apart from none");
 }
 
 #[tokio::test]
@@ -139,9 +118,7 @@ async fn the_reply_has_the_bytes_of_the_contract() {
         0x32, 0x06, b'v', b'a', b'l', b'u', b'e', b'!', // value
         0x48, 0x01, // commit_row
     ];
-    let received = read_all(vec![Encoded(Bytes::from_static(BYTES))])
-        .await
-        .unwrap();
+    let received = read_all(vec![Encoded(Bytes::from_static(BYTES))]).await.unwrap();
     let expected = cell("r", Some(b"q\x00\xff"), b"value!".to_vec());
     assert_eq!(received, [expected]);
 }
@@ -172,46 +149,23 @@ async fn an_error_before_the_first_message_is_the_status_of_the_call() {
 async fn methods_with_the_ordinary_codec_answer_too() {
     let mut client = client(Vec::new());
     let entries = vec![data::mutate_rows_request::Entry::default(); 3];
-    let request = data::MutateRowsRequest {
-        entries,
-        ..Default::default()
-    };
+    let request = data::MutateRowsRequest { entries, ..Default::default() };
     let mut stream = client.mutate_rows(request).await.unwrap().into_inner();
-    let indexes: Vec<i64> = stream
-        .message()
-        .await
-        .unwrap()
-        .unwrap()
-        .entries
-        .iter()
-        .map(|e| e.index)
-        .collect();
+    let indexes: Vec<i64> =
+        stream.message().await.unwrap().unwrap().entries.iter().map(|e| e.index).collect();
     assert_eq!(indexes, [0, 1, 2]);
     assert!(stream.message().await.unwrap().is_none());
-    client
-        .ping_and_warm(data::PingAndWarmRequest::default())
-        .await
-        .unwrap();
-    client
-        .mutate_row(data::MutateRowRequest::default())
-        .await
-        .unwrap();
+    client.ping_and_warm(data::PingAndWarmRequest::default()).await.unwrap();
+    client.mutate_row(data::MutateRowRequest::default()).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_method_that_is_not_served_is_unimplemented() {
     let mut client = client(Vec::new());
-    let unary = client
-        .check_and_mutate_row(data::CheckAndMutateRowRequest::default())
-        .await;
+    let unary = client.check_and_mutate_row(data::CheckAndMutateRowRequest::default()).await;
     assert_eq!(unary.unwrap_err().code(), Code::Unimplemented);
-    let stream = client
-        .execute_query(data::ExecuteQueryRequest::default())
-        .await;
+    let stream = client.execute_query(data::ExecuteQueryRequest::default()).await;
     assert_eq!(stream.unwrap_err().code(), Code::Unimplemented);
     // The client still works after that.
-    client
-        .ping_and_warm(data::PingAndWarmRequest::default())
-        .await
-        .unwrap();
+    client.ping_and_warm(data::PingAndWarmRequest::default()).await.unwrap();
 }
