@@ -187,13 +187,14 @@ impl<E: CommitEnv> CommitQueue<E> {
 
     /// Leads: commits what waits. The caller was told [`Signal::Lead`]. Blocks the thread.
     pub(crate) fn lead(&self) {
-        let mut leading = Leading { queue: self, is_finished: false };
+        let mut leading = Leading { queue: self, group: Vec::new(), is_finished: false };
         for _ in 0..self.limits.groups_per_leader {
             let Some(group) = self.take_group() else {
                 leading.is_finished = true;
                 return;
             };
-            self.run_group(&group);
+            leading.group = group;
+            self.run_group(&leading.group);
         }
         leading.is_finished = true;
         self.hand_over();
@@ -305,6 +306,8 @@ impl<E: CommitEnv> CommitQueue<E> {
 /// A leader that ends by a panic must not leave the others waiting for ever.
 struct Leading<'a, E: CommitEnv> {
     queue: &'a CommitQueue<E>,
+    /// The group that it has taken from the queue.
+    group: Vec<Arc<Slot<E::Batch>>>,
     is_finished: bool,
 }
 
@@ -313,6 +316,9 @@ impl<E: CommitEnv> Drop for Leading<'_, E> {
         if !self.is_finished {
             let failure = CommitError::new(ErrorKind::Poisoned, "the leader of a commit panicked");
             self.queue.poison(&failure);
+            for slot in &self.group {
+                slot.finish(&Err(failure.clone()));
+            }
         }
     }
 }

@@ -255,8 +255,8 @@ mod scheduled_by_hand {
         let lead = std::panic::AssertUnwindSafe(|| poll(&mut all[0]));
         std::panic::catch_unwind(lead).unwrap_err();
         all.remove(0);
-        // The group it had taken is lost with it; a batch still in the queue is refused.
         assert_eq!(queue.failure().unwrap().kind, ErrorKind::Poisoned);
+        // Its group and whoever was still in the queue are refused.
         for told in run(&queue, &mut all) {
             assert_eq!(told.unwrap().unwrap_err().kind, ErrorKind::Poisoned);
         }
@@ -270,6 +270,19 @@ mod scheduled_by_hand {
         queue.lead_orphans();
         assert_eq!(queue.env().published(), []);
         assert!(queue.failure().is_some());
+    }
+
+    #[cfg(tepui_planted_bugs)]
+    #[test]
+    fn a_batch_published_before_its_sync_is_noticed() {
+        env::planted::set(Some(PlantedBug::PublishBeforeSync));
+        let queue = queue(4);
+        let mut all = writers(&queue, 1);
+        run(&queue, &mut all);
+        env::planted::set(None);
+        let asked = queue.env().asked();
+        let place = |what: &Asked| asked.iter().position(|asked| asked == what);
+        assert!(place(&Asked::Publish(0)) < place(&Asked::Sync), "the bug was not planted");
     }
 }
 
