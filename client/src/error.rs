@@ -18,11 +18,7 @@ pub struct Error {
 impl Error {
     /// An error of `kind` that says `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error {
-            kind,
-            message: message.into(),
-            retry_after: None,
-        }
+        Error { kind, message: message.into(), retry_after: None }
     }
 
     /// The request is malformed.

@@ -91,10 +91,7 @@ impl RoutedRead {
         };
         let start = (&interval.start).max(&self.from);
         let location = &self.layout.ranges[self.layout.place_of(start)];
-        let bounds = RowRange {
-            start: start.clone(),
-            end: location.rows.end.clone(),
-        };
+        let bounds = RowRange { start: start.clone(), end: location.rows.end.clone() };
         let inside = self.asked[self.next..]
             .iter()
             .take_while(|interval| bounds.end.as_ref().is_none_or(|end| interval.start < *end))
@@ -106,10 +103,8 @@ impl RoutedRead {
                 rows_limit: self.rows_left.unwrap_or(0),
             },
         };
-        self.running = Some(Running {
-            replies: location.server.read(request).await?,
-            end: bounds.end,
-        });
+        self.running =
+            Some(Running { replies: location.server.read(request).await?, end: bounds.end });
         Ok(true)
     }
 
@@ -217,17 +212,7 @@ impl ReadReplies for RoutedRead {
 
 /// A reply that makes the receiver drop the row it has half of.
 fn forget_the_row() -> ReadReply {
-    let chunk = CellChunk {
-        row_status: Some(RowStatus::ResetRow(true)),
-        ..Default::default()
-    };
-    let response = ReadRowsResponse {
-        chunks: vec![chunk],
-        ..Default::default()
-    };
-    ReadReply {
-        encoded: response.encode_to_vec().into(),
-        rows: 0,
-        last_row: None,
-    }
+    let chunk = CellChunk { row_status: Some(RowStatus::ResetRow(true)), ..Default::default() };
+    let response = ReadRowsResponse { chunks: vec![chunk], ..Default::default() };
+    ReadReply { encoded: response.encode_to_vec().into(), rows: 0, last_row: None }
 }

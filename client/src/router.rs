@@ -43,9 +43,7 @@ pub struct Router {
 
 impl std::fmt::Debug for Router {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Router")
-            .field("layouts", &self.layouts().len())
-            .finish_non_exhaustive()
+        f.debug_struct("Router").field("layouts", &self.layouts().len()).finish_non_exhaustive()
     }
 }
 
@@ -61,11 +59,7 @@ pub struct KeySample {
 impl Router {
     /// A router that looks tables up with `locator`; `env` is for its waits.
     pub fn new(locator: Arc<dyn Locator>, env: Env) -> Router {
-        Router {
-            locator,
-            env,
-            layouts: Mutex::default(),
-        }
+        Router { locator, env, layouts: Mutex::default() }
     }
 
     /// The layout of a table, perhaps an outdated one.
@@ -98,10 +92,7 @@ impl Router {
             }
         };
         assert!(
-            layout
-                .ranges
-                .first()
-                .is_some_and(|first| first.rows.start.is_empty()),
+            layout.ranges.first().is_some_and(|first| first.rows.start.is_empty()),
             "the ranges of a table cover all rows"
         );
         // A slow look-up must not put back what a later one has replaced.
@@ -283,12 +274,8 @@ impl Router {
 impl TableLayout {
     /// The place in `ranges` of the range that holds `row`.
     pub fn place_of(&self, row: &[u8]) -> usize {
-        let after = self
-            .ranges
-            .partition_point(|location| &location.rows.start[..] <= row);
-        after
-            .checked_sub(1)
-            .expect("the first range starts at the empty key")
+        let after = self.ranges.partition_point(|location| &location.rows.start[..] <= row);
+        after.checked_sub(1).expect("the first range starts at the empty key")
     }
 }
 
@@ -312,17 +299,12 @@ async fn sample_once(layout: &TableLayout) -> Result<Vec<KeySample>> {
         }
     };
     let asked = layout.ranges.iter().cloned().map(ask);
-    let sizes: Vec<(Bytes, u64)> = stream::iter(asked)
-        .buffered(RANGES_IN_FLIGHT_MAX)
-        .try_collect()
-        .await?;
+    let sizes: Vec<(Bytes, u64)> =
+        stream::iter(asked).buffered(RANGES_IN_FLIGHT_MAX).try_collect().await?;
     let mut before = 0u64;
     let samples = sizes.into_iter().map(|(row, bytes)| {
         before = before.saturating_add(bytes);
-        KeySample {
-            row,
-            bytes_before: before,
-        }
+        KeySample { row, bytes_before: before }
     });
     Ok(samples.collect())
 }
