@@ -73,9 +73,7 @@ impl Batch {
                 fixed
                     + row.row.len()
                     + match mutation {
-                        Mutation::SetCell {
-                            qualifier, value, ..
-                        } => qualifier.len() + value.len(),
+                        Mutation::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),
                         Mutation::DeleteCells { qualifier, .. } => qualifier.len() + 16,
                         Mutation::DeleteFamily { .. } | Mutation::DeleteRow => 0,
                     }
@@ -90,23 +88,14 @@ impl Batch {
         let mut server_time = false;
         let seq = SeqNo::ZERO;
         let value: &[u8] = match mutation {
-            Mutation::SetCell {
-                family,
-                qualifier,
-                timestamp,
-                value,
-            } => {
+            Mutation::SetCell { family, qualifier, timestamp, value } => {
                 server_time = timestamp.is_none();
                 self.newest = self.newest.max(*timestamp);
                 let at = timestamp.unwrap_or(Timestamp::ZERO);
                 key::put_cell(key, row, *family, qualifier, at, seq);
                 value
             }
-            Mutation::DeleteCells {
-                family,
-                qualifier,
-                range,
-            } => {
+            Mutation::DeleteCells { family, qualifier, range } => {
                 if range.end.is_some_and(|end| end <= range.start) {
                     return;
                 }
@@ -173,8 +162,7 @@ impl Batch {
 
     /// The last of its numbers: publishing it shows the whole batch.
     pub fn last_seq(&self) -> SeqNo {
-        self.first
-            .advance(u64::from(self.mutations).saturating_sub(1))
+        self.first.advance(u64::from(self.mutations).saturating_sub(1))
     }
 
     /// The newest timestamp of its cells, if it sets any.
@@ -291,31 +279,19 @@ mod tests {
     }
 
     fn row(row: &'static str, mutations: Vec<Mutation>) -> RowMutations {
-        RowMutations {
-            row: Bytes::from_static(row.as_bytes()),
-            mutations,
-        }
+        RowMutations { row: Bytes::from_static(row.as_bytes()), mutations }
     }
 
     #[test]
     fn the_worked_example_has_exactly_these_bytes() {
-        let mut batch = Batch::encode(&[row(
-            "a",
-            vec![set("q", Some(1000), "v"), Mutation::DeleteRow],
-        )]);
+        let mut batch =
+            Batch::encode(&[row("a", vec![set("q", Some(1000), "v"), Mutation::DeleteRow])]);
         batch.sequence(seq(7), at(9));
-        let hex: String = batch
-            .payload()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex: String = batch.payload().iter().map(|byte| format!("{byte:02x}")).collect();
         let spec = include_str!("../BATCH_FORMAT.md");
         let example = spec.rsplit("```").nth(1).unwrap();
-        let expected: String = example
-            .trim_start_matches("text")
-            .chars()
-            .filter(char::is_ascii_hexdigit)
-            .collect();
+        let expected: String =
+            example.trim_start_matches("text").chars().filter(char::is_ascii_hexdigit).collect();
         assert_eq!(hex, expected);
     }
 
@@ -324,10 +300,7 @@ mod tests {
         let empty = Mutation::DeleteCells {
             family: FamilyId::new(1),
             qualifier: Bytes::new(),
-            range: TimestampRange {
-                start: at(0),
-                end: Some(at(0)),
-            },
+            range: TimestampRange { start: at(0), end: Some(at(0)) },
         };
         let mut batch = Batch::encode(&[
             row("b", vec![set("q", None, "1"), empty]),
@@ -352,10 +325,7 @@ mod tests {
     #[test]
     fn damaged_payloads_are_refused_or_hold_valid_cells_and_never_panic() {
         let mut random = StdRng::seed_from_u64(3);
-        let range = TimestampRange {
-            start: at(3),
-            end: None,
-        };
+        let range = TimestampRange { start: at(3), end: None };
         let rows = [row(
             "row",
             vec![
@@ -365,9 +335,7 @@ mod tests {
                     qualifier: Bytes::from_static(b"q"),
                     range,
                 },
-                Mutation::DeleteFamily {
-                    family: FamilyId::new(2),
-                },
+                Mutation::DeleteFamily { family: FamilyId::new(2) },
                 Mutation::DeleteRow,
             ],
         )];

@@ -34,10 +34,7 @@ pub struct Pinned<V> {
 impl<V> Pinned<V> {
     /// Begins with `state`, of which everything up to `published` may be read.
     pub fn new(state: Arc<V>, published: SeqNo) -> Pinned<V> {
-        Pinned {
-            current: RwLock::new(state),
-            published: AtomicU64::new(published.get()),
-        }
+        Pinned { current: RwLock::new(state), published: AtomicU64::new(published.get()) }
     }
 
     /// Makes `state` the one that readers pin from now on. Callers take turns (the range's lock).
@@ -108,10 +105,7 @@ mod tests {
     impl State {
         fn first() -> Arc<State> {
             let memtables = vec![Arc::default()];
-            Arc::new(State {
-                memtables,
-                compacted_to: 0,
-            })
+            Arc::new(State { memtables, compacted_to: 0 })
         }
 
         fn insert(&self, number: u64) {
@@ -123,10 +117,7 @@ mod tests {
         fn rotated(&self, published: SeqNo) -> Arc<State> {
             let mut memtables = self.memtables.clone();
             memtables.push(Arc::default());
-            Arc::new(State {
-                memtables,
-                compacted_to: published.get(),
-            })
+            Arc::new(State { memtables, compacted_to: published.get() })
         }
 
         /// Does the state, read at `at`, hold all it should?
@@ -139,10 +130,7 @@ mod tests {
                 return Err(format!("a view at {at} lacks {hole}"));
             }
             if at.get() < self.compacted_to {
-                return Err(format!(
-                    "a view at {at} is older than {}",
-                    self.compacted_to
-                ));
+                return Err(format!("a view at {at} is older than {}", self.compacted_to));
             }
             Ok(())
         }

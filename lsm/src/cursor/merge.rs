@@ -133,11 +133,7 @@ impl MergeCursor {
         for i in std::mem::take(&mut self.heap) {
             let source = &mut self.sources[i];
             let moves = source.key() < target && may(source);
-            let step = if moves {
-                source.seek(target)?
-            } else {
-                Step::Cell
-            };
+            let step = if moves { source.seek(target)? } else { Step::Cell };
             self.place(i, step);
         }
         self.settle()
@@ -242,11 +238,7 @@ impl MergeCursor {
         for i in 0..self.sources.len() {
             let source = &mut self.sources[i];
             let there = stands.contains(&i) && source.key().starts_with(&last);
-            let step = if there {
-                Step::Cell
-            } else {
-                source.seek(&last)?
-            };
+            let step = if there { Step::Cell } else { source.seek(&last)? };
             self.place(i, step);
         }
         Ok(())

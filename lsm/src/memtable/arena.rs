@@ -82,10 +82,7 @@ impl Arena {
         for part in parts {
             // SAFETY: the piece has `len` bytes, the sum of the parts, and nobody else knows it yet.
             unsafe {
-                start
-                    .add(at)
-                    .as_ptr()
-                    .copy_from_nonoverlapping(part.as_ptr(), part.len());
+                start.add(at).as_ptr().copy_from_nonoverlapping(part.as_ptr(), part.len());
             }
             at += part.len();
         }
@@ -164,10 +161,7 @@ impl Slot {
     /// A slot to search with: `entry` holds a whole entry, and lives longer than the search.
     pub(super) fn probe(entry: &[u8], prefix: u64) -> Slot {
         debug_assert!(crate::entry::split(entry).is_some(), "not an entry");
-        Slot {
-            prefix,
-            entry: NonNull::from(entry).cast(),
-        }
+        Slot { prefix, entry: NonNull::from(entry).cast() }
     }
 
     /// The entry's key and value. The caller chooses the lifetime: that of the memtable which the
@@ -227,8 +221,6 @@ impl PartialOrd for Slot {
 
 impl Ord for Slot {
     fn cmp(&self, other: &Slot) -> Ordering {
-        self.prefix
-            .cmp(&other.prefix)
-            .then_with(|| self.cell().key.cmp(other.cell().key))
+        self.prefix.cmp(&other.prefix).then_with(|| self.cell().key.cmp(other.cell().key))
     }
 }

@@ -74,19 +74,13 @@ unsafe impl Sync for MemtableCursor {}
 
 impl MemtableCursor {
     pub(super) fn new(memtable: Arc<Memtable>) -> MemtableCursor {
-        MemtableCursor {
-            at: None,
-            scratch: Vec::new(),
-            memtable,
-        }
+        MemtableCursor { at: None, scratch: Vec::new(), memtable }
     }
 
     /// Moves to the first key at or after `key`. `false`: there is none.
     pub fn seek(&mut self, key: &[u8]) -> bool {
         let probe = self.memtable.probe(key, &mut self.scratch);
-        self.at = self
-            .list()
-            .lower_bound(Bound::Included(&probe), unprotected());
+        self.at = self.list().lower_bound(Bound::Included(&probe), unprotected());
         self.at.is_some()
     }
 
@@ -107,9 +101,7 @@ impl MemtableCursor {
         // A key inside a row does not make that row sort before it: cut it to its row.
         let before = key::row_prefix(before).unwrap_or(before);
         let probe = self.memtable.probe(before, &mut self.scratch);
-        let last = self
-            .list()
-            .upper_bound(Bound::Excluded(&probe), unprotected());
+        let last = self.list().upper_bound(Bound::Excluded(&probe), unprotected());
         let Some(last) = last else {
             self.at = None;
             return false;

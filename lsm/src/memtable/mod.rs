@@ -61,9 +61,7 @@ impl Memtable {
         Arc::new(Memtable {
             list: SlotList::new(),
             arena: Arena::new(),
-            shared_prefix: options
-                .shared_prefix
-                .map_or_else(OnceLock::new, OnceLock::from),
+            shared_prefix: options.shared_prefix.map_or_else(OnceLock::new, OnceLock::from),
             largest_seq: AtomicU64::new(0),
             id: options.id,
         })
@@ -81,9 +79,7 @@ impl Memtable {
             return;
         };
         assert!(batch.first_seq() > SeqNo::ZERO, "the batch is sequenced");
-        let shared = self
-            .shared_prefix
-            .get_or_init(|| choose_from_first_batch(batch));
+        let shared = self.shared_prefix.get_or_init(|| choose_from_first_batch(batch));
         let prefix = |place| prefix_after(shared, batch.key(place));
         let (start, end) = (first.start as usize, last.end as usize);
         let mut slots: Vec<Slot> = Vec::with_capacity(places.len());

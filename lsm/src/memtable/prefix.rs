@@ -34,9 +34,7 @@ mod tests {
         let mut random = StdRng::seed_from_u64(23);
         let text = |random: &mut StdRng, len_max: usize| -> Vec<u8> {
             let len = random.random_range(0..=len_max);
-            (0..len)
-                .map(|_| [0, 1, 0xff][random.random_range(0..3)])
-                .collect()
+            (0..len).map(|_| [0, 1, 0xff][random.random_range(0..3)]).collect()
         };
         let mut decided = 0;
         for _ in 0..100_000 {

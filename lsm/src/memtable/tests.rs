@@ -58,10 +58,7 @@ fn a_memtable_agrees_with_a_sorted_map_whatever_prefix_it_was_given() {
             2 => Some(b"com.zebra".to_vec()),
             _ => Some(random_row(&mut random)),
         };
-        let memtable = Memtable::new(MemtableOptions {
-            id: seed,
-            shared_prefix,
-        });
+        let memtable = Memtable::new(MemtableOptions { id: seed, shared_prefix });
         let mut model = BTreeMap::new();
         let mut next = seq(1);
         for _ in 0..30 {
@@ -135,10 +132,8 @@ fn the_next_memtable_learns_what_keys_share() {
         memtable.insert(key.as_bytes(), b"");
     }
     assert_eq!(memtable.learned_prefix(), b"user00000000");
-    let small = Memtable::new(MemtableOptions {
-        id: 2,
-        shared_prefix: Some(memtable.learned_prefix()),
-    });
+    let small =
+        Memtable::new(MemtableOptions { id: 2, shared_prefix: Some(memtable.learned_prefix()) });
     assert_eq!(small.learned_prefix(), b"user00000000");
 }
 

@@ -113,10 +113,8 @@ mod tests {
             for i in 0..random.random_range(1..7) {
                 let start = random.random_range(0..10);
                 let end = random.random_range(0..12);
-                let range = TimestampRange {
-                    start: at(start),
-                    end: (end > start).then(|| at(end)),
-                };
+                let range =
+                    TimestampRange { start: at(start), end: (end > start).then(|| at(end)) };
                 let number = seq(100 - 10 * i);
                 hiding.delete_cells(number, range);
                 all.push((number, range));

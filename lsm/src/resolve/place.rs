@@ -60,10 +60,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(steps_before_seek: u32) -> Place {
-        Place {
-            steps_before_seek,
-            ..Place::default()
-        }
+        Place { steps_before_seek, ..Place::default() }
     }
 
     pub(super) fn enter_row(&mut self, row: &[u8]) {
@@ -239,12 +236,7 @@ fn suffix(key: &[u8], family: FamilyId) -> Option<Suffix> {
         Kind::DeleteCells => Timestamp::MAX,
         Kind::DeleteFamily | Kind::DeleteRow => return None,
     };
-    Some(Suffix {
-        family,
-        timestamp,
-        seq,
-        kind,
-    })
+    Some(Suffix { family, timestamp, seq, kind })
 }
 
 /// Turns a prefix that ends with an escape's end mark into the first position past all keys that
@@ -257,7 +249,5 @@ fn bump_end_mark(prefix: &mut [u8]) {
 
 fn corrupt(what: &str, key: &[u8]) -> Error {
     let start = &key[..key.len().min(64)];
-    Error::CorruptCell {
-        what: format!("{what}: key {}", start.escape_ascii()),
-    }
+    Error::CorruptCell { what: format!("{what}: key {}", start.escape_ascii()) }
 }

@@ -142,10 +142,7 @@ impl Scan {
     /// The same scan with its rows in descending order. Not begun yet.
     #[must_use]
     pub fn descending(mut self) -> Scan {
-        assert!(
-            matches!(self.movement, Movement::Start),
-            "the scan has begun"
-        );
+        assert!(matches!(self.movement, Movement::Start), "the scan has begun");
         self.descends = true;
         self
     }
@@ -219,10 +216,7 @@ impl Scan {
 
     /// Leaves the current row: the next cell is of another one.
     pub fn skip_row(&mut self) {
-        assert!(
-            matches!(self.movement, Movement::Next),
-            "the scan stands on a cell"
-        );
+        assert!(matches!(self.movement, Movement::Next), "the scan stands on a cell");
         self.movement = if self.descends {
             Movement::PrevRow
         } else {
@@ -234,21 +228,14 @@ impl Scan {
     /// Goes to the first visible cell at or after the start of a column, forward only. The
     /// tombstones of its row and family are read first, so what they hide stays hidden.
     pub fn seek_column(&mut self, row: &[u8], family: FamilyId, qualifier: &[u8]) {
-        assert!(
-            !self.descends,
-            "a scan in descending order stays on its way"
-        );
+        assert!(!self.descends, "a scan in descending order stays on its way");
         let mut row_prefix = Vec::new();
         key::put_row_prefix(&mut row_prefix, row);
         let mut column_prefix = Vec::new();
         key::put_column_prefix(&mut column_prefix, row, family, qualifier);
         let mut family_prefix = row_prefix.clone();
         family_prefix.extend_from_slice(&family.get().to_be_bytes());
-        self.entering = Some(Entering {
-            family_prefix,
-            column_prefix,
-            row_is_read: false,
-        });
+        self.entering = Some(Entering { family_prefix, column_prefix, row_is_read: false });
         self.place.enter_row(&row_prefix);
         self.low = self.low.as_slice().max(&row_prefix).to_vec();
         self.pending = None;
@@ -333,9 +320,7 @@ impl Scan {
             return Ok(None);
         }
         self.counts.keys += 1;
-        let verdict = self
-            .place
-            .judge(key, self.merge.value(), self.at, &self.families)?;
+        let verdict = self.place.judge(key, self.merge.value(), self.at, &self.families)?;
         self.movement = match verdict {
             Verdict::Visible => {
                 self.counts.visible += 1;
@@ -353,11 +338,7 @@ impl Scan {
 /// Where a scan that begins at a column goes from `key`, if it has read enough here.
 fn next_target(entering: &mut Option<Entering>, key: &[u8], row: &[u8]) -> Option<Vec<u8>> {
     let stage = entering.as_mut()?;
-    let tombstones = if stage.row_is_read {
-        &stage.family_prefix[..]
-    } else {
-        row
-    };
+    let tombstones = if stage.row_is_read { &stage.family_prefix[..] } else { row };
     let is_tombstone = match types::key::kind_of(key) {
         Some(types::Kind::DeleteRow) => !stage.row_is_read,
         Some(types::Kind::DeleteFamily) => stage.row_is_read,

@@ -34,10 +34,7 @@ fn seq(raw: u64) -> SeqNo {
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap()
-        .block_on(future)
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
 /// Row, family, qualifier, timestamp: in cell order.
@@ -61,23 +58,16 @@ impl Model {
                 break;
             }
             match mutation {
-                Mutation::SetCell {
-                    family,
-                    qualifier,
-                    timestamp,
-                    value,
-                } => {
+                Mutation::SetCell { family, qualifier, timestamp, value } => {
                     let at = Reverse(timestamp.unwrap());
                     let place = (row.to_vec(), *family, qualifier.to_vec(), at);
                     cells.insert(place, value.to_vec());
                 }
-                Mutation::DeleteCells {
-                    family,
-                    qualifier,
-                    range,
-                } => cells.retain(|(r, f, q, at), _| {
-                    !(r == row && f == family && q == qualifier && range.contains(at.0))
-                }),
+                Mutation::DeleteCells { family, qualifier, range } => {
+                    cells.retain(|(r, f, q, at), _| {
+                        !(r == row && f == family && q == qualifier && range.contains(at.0))
+                    })
+                }
                 Mutation::DeleteFamily { family } => {
                     cells.retain(|(r, f, ..), _| !(r == row && f == family));
                 }
@@ -101,9 +91,7 @@ fn random_mutation(random: &mut StdRng) -> Mutation {
             qualifier,
             range: TimestampRange {
                 start: at(times),
-                end: random
-                    .random_bool(0.6)
-                    .then(|| at(times + random.random_range(1..4))),
+                end: random.random_bool(0.6).then(|| at(times + random.random_range(1..4))),
             },
         },
         _ => Mutation::SetCell {
@@ -130,24 +118,15 @@ fn random_rows(random: &mut StdRng) -> RowRange {
     let mut bounds = [ROWS.choose(random).unwrap(), ROWS.choose(random).unwrap()];
     bounds.sort_unstable();
     RowRange {
-        start: if random.random_bool(0.3) {
-            Bytes::new()
-        } else {
-            Bytes::from_static(bounds[0])
-        },
-        end: random
-            .random_bool(0.7)
-            .then(|| Bytes::from_static(bounds[1])),
+        start: if random.random_bool(0.3) { Bytes::new() } else { Bytes::from_static(bounds[0]) },
+        end: random.random_bool(0.7).then(|| Bytes::from_static(bounds[1])),
     }
 }
 
 async fn write_table(cells: &Held, cache: bool) -> Arc<Table> {
     let files = MemoryFileSystem::new();
     let path = Path::new("table");
-    let file = FileId {
-        session: 1,
-        counter: 1,
-    };
+    let file = FileId { session: 1, counter: 1 };
     let options = WriterOptions {
         block_bytes: 128,
         index_block_bytes: 96,
@@ -199,12 +178,7 @@ impl World {
             last,
             keys,
             memtables: (0..random.random_range(1..3))
-                .map(|id| {
-                    Memtable::new(MemtableOptions {
-                        id,
-                        shared_prefix: None,
-                    })
-                })
+                .map(|id| Memtable::new(MemtableOptions { id, shared_prefix: None }))
                 .collect(),
             tables: Vec::new(),
             steps_before_seek: *[1, 2, 16].choose(random).unwrap(),
@@ -235,9 +209,7 @@ impl World {
         for (key, value) in cells {
             let row = ParsedKey::parse(&key).unwrap().row();
             for _ in 0..random.random_range(1..3) {
-                let table = tables
-                    .choose_mut_with(random)
-                    .filter(|(clip, _)| clip.contains(&row));
+                let table = tables.choose_mut_with(random).filter(|(clip, _)| clip.contains(&row));
                 match table {
                     Some((_, held)) => {
                         held.insert(key.clone(), value.clone());
@@ -255,14 +227,9 @@ impl World {
     }
 
     fn merge(&self) -> MergeCursor {
-        let memtables = self
-            .memtables
-            .iter()
-            .map(|memtable| Source::memtable(memtable.cursor()));
-        let tables = self
-            .tables
-            .iter()
-            .map(|(table, clip)| Source::table(table.cursor(true), clip));
+        let memtables = self.memtables.iter().map(|memtable| Source::memtable(memtable.cursor()));
+        let tables =
+            self.tables.iter().map(|(table, clip)| Source::table(table.cursor(true), clip));
         MergeCursor::new(memtables.chain(tables).collect())
     }
 
@@ -327,10 +294,8 @@ async fn check_history(seed: u64, totals: &mut ScanCounts) {
             1 => random_rows(&mut random),
             _ => RowRange::all(),
         };
-        let expected: Vec<(Place, Vec<u8>)> = cells
-            .into_iter()
-            .filter(|((row, ..), _)| rows.contains(row))
-            .collect();
+        let expected: Vec<(Place, Vec<u8>)> =
+            cells.into_iter().filter(|((row, ..), _)| rows.contains(row)).collect();
         let context = format!("seed {seed}, {rows:?} at {view}");
 
         let mut scan = world.scan(&rows, view);
@@ -342,11 +307,7 @@ async fn check_history(seed: u64, totals: &mut ScanCounts) {
         let mut scan = world.scan(&rows, view).descending();
         let mut descending = expected.clone();
         descending.sort_by_key(|((row, ..), _)| Reverse(row.clone()));
-        assert_eq!(
-            collect(&mut scan).await,
-            descending,
-            "{context}, descending"
-        );
+        assert_eq!(collect(&mut scan).await, descending, "{context}, descending");
 
         check_skipped_rows(&world, &rows, view, &expected, &context).await;
         check_column(&world, &mut random, view, &rows, &expected, &context).await;
@@ -361,11 +322,8 @@ async fn check_skipped_rows(
     expected: &[(Place, Vec<u8>)],
     context: &str,
 ) {
-    let firsts: BTreeMap<&[u8], &Place> = expected
-        .iter()
-        .rev()
-        .map(|(place, _)| (&place.0[..], place))
-        .collect();
+    let firsts: BTreeMap<&[u8], &Place> =
+        expected.iter().rev().map(|(place, _)| (&place.0[..], place)).collect();
     for descends in [false, true] {
         let mut scan = world.scan(rows, view);
         if descends {
@@ -474,20 +432,13 @@ async fn table_and_memtable(batches: &[Vec<RowMutations>]) -> (Source, Source, S
         if i + 1 == batches.len() {
             memtable.insert_batch(&batch);
         } else {
-            cells.extend(
-                batch
-                    .cells()
-                    .map(|CellRef { key, value }| (key.to_vec(), value.to_vec())),
-            );
+            cells
+                .extend(batch.cells().map(|CellRef { key, value }| (key.to_vec(), value.to_vec())));
         }
     }
     let table = write_table(&cells, true).await;
     let last = seq(next.get() - 1);
-    (
-        Source::memtable(memtable.cursor()),
-        Source::table(table.cursor(true), &RowRange::all()),
-        last,
-    )
+    (Source::memtable(memtable.cursor()), Source::table(table.cursor(true), &RowRange::all()), last)
 }
 
 fn set(qualifier: &str, timestamp: i64) -> Mutation {
@@ -500,10 +451,7 @@ fn set(qualifier: &str, timestamp: i64) -> Mutation {
 }
 
 fn row(row: &'static [u8], mutations: Vec<Mutation>) -> RowMutations {
-    RowMutations {
-        row: Bytes::from_static(row),
-        mutations,
-    }
+    RowMutations { row: Bytes::from_static(row), mutations }
 }
 
 async fn count(memtable: Source, table: Source, view: SeqNo) -> ScanCounts {
@@ -585,10 +533,7 @@ fn a_dropped_family_is_seeked_past() {
 #[test]
 fn a_table_whose_turn_does_not_come_is_not_read() {
     block_on(async {
-        let batches = [
-            vec![row(b"b", vec![set("q", 1)])],
-            vec![row(b"a", vec![set("q", 1)])],
-        ];
+        let batches = [vec![row(b"b", vec![set("q", 1)])], vec![row(b"a", vec![set("q", 1)])]];
         let (memtable, table, last) = table_and_memtable(&batches).await;
         let merge = MergeCursor::new(vec![memtable, table]);
         let rows = RowRange::row(&Bytes::from_static(b"a"));
@@ -601,12 +546,7 @@ fn a_table_whose_turn_does_not_come_is_not_read() {
 #[test]
 fn scans_may_change_threads() {
     fn assert_send<T: Send>(_: T) {}
-    let mut scan = Scan::new(
-        MergeCursor::new(Vec::new()),
-        &RowRange::all(),
-        SeqNo::MAX,
-        &ALIVE,
-    );
+    let mut scan = Scan::new(MergeCursor::new(Vec::new()), &RowRange::all(), SeqNo::MAX, &ALIVE);
     assert_send(scan.next());
     assert!(!block_on(scan.next()).unwrap());
 }
