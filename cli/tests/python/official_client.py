@@ -1,0 +1,131 @@
+"""Drives a running server with the official, unmodified Python client.
+
+    BIGTABLE_EMULATOR_HOST=127.0.0.1:PORT python official_client.py write   # before the server is killed
+    BIGTABLE_EMULATOR_HOST=127.0.0.1:PORT python official_client.py verify  # after it came back
+
+Every expectation is an assertion; the last line printed is `ok` and the number of checks.
+"""
+
+import sys
+
+from google.api_core import exceptions
+from google.cloud import bigtable
+from google.cloud.bigtable.data import (
+    BigtableDataClient,
+    DeleteAllFromFamily,
+    DeleteAllFromRow,
+    DeleteRangeFromColumn,
+    ReadRowsQuery,
+    RowMutationEntry,
+    RowRange,
+    SetCell,
+)
+from google.cloud.bigtable.data.exceptions import MutationsExceptionGroup
+
+PROJECT, INSTANCE, TABLE = "first-light", "instance-1", "official"
+BIG = bytes(range(256)) * (5 << 12)  # 5 MiB: more than the client's 4 MiB message limit
+checks = 0
+
+
+def check(condition, what):
+    global checks
+    checks += 1
+    assert condition, what
+
+
+def cells(row):
+    return [(c.family, c.qualifier, c.value, c.timestamp_micros) for c in row] if row else None
+
+
+def refused(kind, call, *arguments, **named):
+    try:
+        call(*arguments, **named)
+    except kind as error:
+        check(True, "refused")
+        return error
+    except MutationsExceptionGroup as group:
+        causes = [cause.__cause__ for cause in group.exceptions]
+        check(all(isinstance(cause, kind) for cause in causes), causes)
+        return causes[0]
+    raise AssertionError(f"{call} was not refused with {kind}")
+
+
+def write():
+    admin = bigtable.Client(project=PROJECT, admin=True).instance(INSTANCE)
+    table = admin.table(TABLE)
+    table.create(initial_split_keys=[b"m", b"t"], column_families={"cf": None, "b": None})
+    check(table.exists(), "the table exists")
+    check(sorted(table.list_column_families()) == ["b", "cf"], "both families are listed")
+    check([t.table_id for t in admin.list_tables()] == [TABLE], "the table is listed")
+    refused(exceptions.AlreadyExists, table.create)
+
+    client = BigtableDataClient(project=PROJECT)
+    rows = client.get_table(INSTANCE, TABLE)
+    for n in range(300):
+        key = b"%c%04d" % (b"amtz"[n % 4], n)
+        rows.mutate_row(key, [SetCell("cf", b"q", b"v%d" % n, timestamp_micros=1000 * (n + 1))])
+    rows.bulk_mutate_rows([
+        RowMutationEntry(b"bulk%05d" % n, [
+            SetCell("cf", b"x", b"%d" % n, timestamp_micros=5000),
+            SetCell("b", b"", b"", timestamp_micros=0),
+        ]) for n in range(2000)
+    ])
+    rows.mutate_row(b"big", [SetCell("cf", b"value", BIG, timestamp_micros=7000)])
+    rows.mutate_row(b"deleted", [
+        SetCell("cf", b"a", b"1", timestamp_micros=1000),
+        SetCell("cf", b"a", b"2", timestamp_micros=2000),
+        SetCell("cf", b"a", b"3", timestamp_micros=3000),
+        SetCell("b", b"a", b"gone", timestamp_micros=1000),
+        DeleteRangeFromColumn("cf", b"a", 2000, 3000),
+        DeleteAllFromFamily("b"),
+    ])
+    rows.mutate_row(b"ghost", [SetCell("cf", b"a", b"1"), DeleteAllFromRow()])
+    rows.mutate_row(b"binary\x00\xff", [SetCell("cf", b"\x00\xff\x00", b"\x00", timestamp_micros=0)])
+    rows.mutate_row(b"server-time", [SetCell("cf", b"a", b"1")])
+
+    missing = RowMutationEntry(b"bulk00000", [
+        SetCell("cf", b"x", b"half", timestamp_micros=9000), SetCell("nope", b"q", b"v"),
+    ])
+    refused(exceptions.NotFound, rows.bulk_mutate_rows, [missing])
+    refused(exceptions.NotFound, rows.mutate_row, b"half", [SetCell("nope", b"q", b"v")])
+    refused(exceptions.NotFound, client.get_table(INSTANCE, "absent").read_row, b"r")
+    refused(exceptions.InvalidArgument, rows.mutate_row, b"k" * 4097, [SetCell("cf", b"q", b"v")])
+    verify()
+
+
+def verify():
+    client = BigtableDataClient(project=PROJECT)
+    rows = client.get_table(INSTANCE, TABLE)
+    for n in range(300):
+        key = b"%c%04d" % (b"amtz"[n % 4], n)
+        expected = [("cf", b"q", b"v%d" % n, 1000 * (n + 1))]
+        check(cells(rows.read_row(key)) == expected, key)
+    bulk = rows.read_rows(ReadRowsQuery(row_ranges=[RowRange(b"bulk", b"bulk\xff")]))
+    check([row.row_key for row in bulk] == [b"bulk%05d" % n for n in range(2000)], "bulk keys")
+    check(all(cells(row) == [("cf", b"x", b"%d" % n, 5000), ("b", b"", b"", 0)]
+              or cells(row) == [("b", b"", b"", 0), ("cf", b"x", b"%d" % n, 5000)]
+              for n, row in enumerate(bulk)), "bulk cells")
+    check(cells(rows.read_row(b"big")) == [("cf", b"value", BIG, 7000)], "the big value")
+    check(cells(rows.read_row(b"deleted")) == [("cf", b"a", b"3", 3000), ("cf", b"a", b"1", 1000)],
+          "what was deleted stays deleted")
+    check(rows.read_row(b"ghost") is None, "a row without cells does not exist")
+    check(cells(rows.read_row(b"binary\x00\xff")) == [("cf", b"\x00\xff\x00", b"\x00", 0)], "bytes")
+    stamp = rows.read_row(b"server-time").cells[0].timestamp_micros
+    check(stamp % 1000 == 0 and stamp > 1_700_000_000_000_000, "server time in milliseconds")
+    everything = [row.row_key for row in rows.read_rows(ReadRowsQuery())]
+    check(everything == sorted(everything) and len(everything) == 2304, len(everything))
+    limited = rows.read_rows(ReadRowsQuery(row_ranges=[RowRange(b"l", b"u")], limit=5))
+    check([row.row_key for row in limited] == everything_from(everything, b"l")[:5], "row limit")
+    points = rows.read_rows(ReadRowsQuery(row_keys=[b"t0002", b"absent", b"a0000", b"big"]))
+    check([row.row_key for row in points] == [b"a0000", b"big", b"t0002"], "several keys")
+    samples = rows.sample_row_keys()
+    check([key for key, _ in samples] == [b"m", b"t", b""], samples)
+
+
+def everything_from(keys, start):
+    return [key for key in keys if key >= start]
+
+
+if __name__ == "__main__":
+    {"write": write, "verify": verify}[sys.argv[1]]()
+    print(f"ok: {checks} checks")
