@@ -1,4 +1,12 @@
 //! Whole-system tests, one binary: linking is what costs time.
 
+#[path = "suite/crashes.rs"]
+mod crashes;
+#[path = "suite/errors.rs"]
+mod errors;
+#[path = "suite/flips.rs"]
+mod flips;
+#[path = "suite/fuzzers.rs"]
+mod fuzzers;
 #[path = "suite/house_rules.rs"]
 mod house_rules;

@@ -11,17 +11,10 @@ const FILE_LINES_MAX: usize = 600;
 const UNSAFE_FILES: &[&str] = &["lsm/src/memtable/arena.rs", "lsm/src/memtable/cursor.rs"];
 
 /// Too vague to name anything.
-const VAGUE_WORDS: &[&str] = &[
-    "manager", "helper", "helpers", "util", "utils", "info", "misc",
-];
+const VAGUE_WORDS: &[&str] = &["manager", "helper", "helpers", "util", "utils", "info", "misc"];
 
 fn assert_none(problems: &[String]) {
-    assert!(
-        problems.is_empty(),
-        "{} problems:\n{}",
-        problems.len(),
-        problems.join("\n")
-    );
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
 }
 
 fn rust_files() -> Vec<SourceFile> {
@@ -68,10 +61,7 @@ fn nothing_unfinished_or_unbounded_is_left_in_the_code() {
         (["todo", "!("], "finish it or leave it out"),
         (["unimplemented", "!("], "answer with an error"),
         (["unbounded", "_channel"], "give the queue a limit"),
-        (
-            ["#[ign", "ore"],
-            "a test runs or does not exist; long ones have their own command",
-        ),
+        (["#[ign", "ore"], "a test runs or does not exist; long ones have their own command"),
         (["FIX", "ME"], "mend it or say what holds"),
         (["#[all", "ow("], "use #[expect(.., reason = \"..\")]"),
     ];
@@ -135,16 +125,11 @@ fn no_text_names_a_machine() {
 fn allowed_arrows() -> BTreeMap<String, BTreeSet<String>> {
     let architecture = files(&["ARCHITECTURE.md"]);
     let text = &architecture.first().expect("ARCHITECTURE.md exists").text;
-    let block = text
-        .split("```arrows\n")
-        .nth(1)
-        .expect("it has a block of arrows");
+    let block = text.split("```arrows\n").nth(1).expect("it has a block of arrows");
     let block = block.split("```").next().unwrap_or_default();
     let mut arrows = BTreeMap::new();
     for line in block.lines().filter(|line| !line.trim().is_empty()) {
-        let (from, to) = line
-            .split_once("->")
-            .expect("each line is: crate -> crates");
+        let (from, to) = line.split_once("->").expect("each line is: crate -> crates");
         let to = to.split_whitespace().map(str::to_owned).collect();
         arrows.insert(from.trim().to_owned(), to);
     }
@@ -180,11 +165,7 @@ fn arrows_between_crates_only_go_down_as_the_architecture_says() {
     }
     // The block lists crates from the top down: what a crate uses must come later.
     let architecture = files(&["ARCHITECTURE.md"]);
-    let block = architecture[0]
-        .text
-        .split("```arrows\n")
-        .nth(1)
-        .unwrap_or_default();
+    let block = architecture[0].text.split("```arrows\n").nth(1).unwrap_or_default();
     for line in block.split("```").next().unwrap_or_default().lines() {
         let Some((from, to)) = line.split_once("->") else {
             continue;
@@ -215,17 +196,10 @@ fn arrows_between_crates_only_go_down_as_the_architecture_says() {
 #[test]
 fn every_dependency_has_its_line_of_reasons() {
     let manifests = files(&["Cargo.toml"]);
-    let root = manifests
-        .iter()
-        .find(|file| file.path == "Cargo.toml")
-        .expect("a root manifest");
+    let root = manifests.iter().find(|file| file.path == "Cargo.toml").expect("a root manifest");
     let reasons = files(&["dependencies.md"]);
     let reasons = &reasons.first().expect("docs/dependencies.md exists").text;
-    let section = root
-        .text
-        .split("# Everything else")
-        .nth(1)
-        .unwrap_or_default();
+    let section = root.text.split("# Everything else").nth(1).unwrap_or_default();
     let section = section.split("\n[").next().unwrap_or_default();
     let mut problems = Vec::new();
     for line in section.lines().filter(|line| line.contains(" = ")) {
