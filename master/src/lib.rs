@@ -1,1 +1,14 @@
-//! Which server serves which range: the catalog and the schema operations
+//! Which server serves which range: the catalog, and the operations that change it.
+//!
+//! [`Master`] answers [`client::AdminService`], [`client::Locator`] and [`client::Assignments`] over
+//! records that a [`coordination::Coordinator`] keeps. The data path needs no master.
+
+mod catalog;
+mod error;
+mod families;
+mod locate;
+mod master;
+pub mod record;
+mod tables;
+
+pub use master::{Master, Server};
