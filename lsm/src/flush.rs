@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::events::{Event, Reason};
 use crate::output::{Output, Written};
-use crate::store::{Layer, Store};
+use crate::store::{Layer, Store, Turn};
 use crate::version::{Edit, TableRef};
 
 /// Cells between two points at which a flush lets other tasks run or is called off.
@@ -40,8 +40,7 @@ impl Store {
     /// `ResourceExhausted` when the disk is full: nothing has changed. [`Error::Poisoned`] and
     /// [`Error::Fenced`] stop the store.
     pub async fn flush(self: &Arc<Self>) -> Result<Option<Flushed>> {
-        let _one = self.flushing.lock().await;
-        self.check()?;
+        let turn = self.turn_to_flush().await?;
         let Some(layer) = self.state().frozen.first().cloned() else {
             return Ok(None);
         };
@@ -52,7 +51,7 @@ impl Store {
         let started = self.env().monotonic();
         let bytes = layer.memtable.memory_bytes() as u64;
         self.tell(&Event::FlushStarted { reason, bytes });
-        match self.flush_layer(&layer, last).await {
+        match self.flush_layer(layer, last, turn).await {
             Ok(done) => {
                 let duration = self.env().monotonic().saturating_sub(started);
                 let Flushed { files, bytes, flushed } = done;
@@ -78,8 +77,13 @@ impl Store {
         Ok(())
     }
 
-    async fn flush_layer(self: &Arc<Self>, layer: &Arc<Layer>, last: SeqNo) -> Result<Flushed> {
-        let written = self.write_layer(layer).await?;
+    async fn flush_layer(
+        self: &Arc<Self>,
+        layer: Arc<Layer>,
+        last: SeqNo,
+        turn: Turn,
+    ) -> Result<Flushed> {
+        let written = self.write_layer(&layer).await?;
         let done = Flushed { flushed: last, files: written.tables().len(), bytes: written.bytes() };
         let edit = Edit {
             added: level_zero(&written),
@@ -87,7 +91,8 @@ impl Store {
             last_timestamp: Some(self.last_timestamp_bound()),
             ..Edit::default()
         };
-        self.commit(edit, written, Some(Arc::clone(layer))).await?;
+        // Handed over: nobody who waits for the flush shall pay for the memtable's drop.
+        self.commit(edit, written, Some(layer), turn).await?;
         Ok(done)
     }
 

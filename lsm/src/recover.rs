@@ -144,7 +144,8 @@ impl Ingest {
                 last_timestamp: Some(last_timestamp),
                 ..Edit::default()
             };
-            store.commit(edit, written, None).await?;
+            let turn = store.turn_to_flush().await?;
+            store.commit(edit, written, None, turn).await?;
         }
         store.skip_to(newest, last_timestamp);
         let duration = store.env().monotonic().saturating_sub(started);

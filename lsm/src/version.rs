@@ -273,3 +273,101 @@ fn disjoint(pair: &[(FileId, Option<&RowRange>)]) -> bool {
 fn order(table: &TableRef) -> (u32, &CellKey, FileId, Option<&RowRange>) {
     (table.level, &table.meta.smallest, table.id(), table.clip.as_ref())
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sstable::Properties;
+
+    use super::*;
+
+    fn row_key(row: &str) -> CellKey {
+        CellKey::put(row.as_bytes(), FamilyId::new(1), b"q", Timestamp::ZERO, SeqNo::ZERO)
+    }
+
+    fn reference(counter: u64, level: u32, first: &str, last: &str) -> TableRef {
+        let meta = TableMeta {
+            file: FileId { session: 1, counter },
+            len: 10,
+            checksum: 0,
+            smallest: row_key(first),
+            largest: row_key(last),
+            properties: Properties::default(),
+        };
+        TableRef { meta, level, clip: None }
+    }
+
+    fn clipped(counter: u64, start: &'static str, end: &'static str) -> TableRef {
+        let end = Some(Bytes::from_static(end.as_bytes()));
+        let clip = Some(RowRange { start: Bytes::from_static(start.as_bytes()), end });
+        TableRef { clip, ..reference(counter, 1, "a", "z") }
+    }
+
+    fn adding(tables: Vec<TableRef>) -> Edit {
+        Edit { added: tables.into_iter().map(|table| (0, table)).collect(), ..Edit::default() }
+    }
+
+    #[test]
+    fn an_edit_removes_what_is_there_and_adds_what_is_not() {
+        let version = Version::empty().apply(&adding(vec![reference(1, 0, "a", "b")])).unwrap();
+        let id = |counter| FileId { session: 1, counter };
+        let gone = Edit { removed: vec![id(2)], ..Edit::default() };
+        assert_eq!(version.apply(&gone).unwrap_err(), EditError::NotLive(id(2)));
+        let twice = adding(vec![reference(1, 0, "a", "b")]);
+        assert_eq!(version.apply(&twice).unwrap_err(), EditError::Duplicate(id(1)));
+        let mut replaced = adding(vec![reference(2, 1, "a", "b")]);
+        replaced.removed = vec![id(1)];
+        replaced.flushed = SeqNo::from_raw(7);
+        let version = version.apply(&replaced).unwrap();
+        assert_eq!(version.file_ids(), BTreeSet::from([id(2)]));
+        assert_eq!((version.flushed().get(), version.bytes()), (7, 10));
+    }
+
+    #[test]
+    #[should_panic(expected = "a flush never moves backwards")]
+    fn flushed_never_moves_back() {
+        let forward = Edit { flushed: SeqNo::from_raw(7), ..Edit::default() };
+        let back = Edit { flushed: SeqNo::from_raw(6), ..Edit::default() };
+        let _ = Version::empty().apply(&forward).unwrap().apply(&back);
+    }
+
+    #[test]
+    #[should_panic(expected = "references of one level overlap")]
+    fn files_of_a_level_are_disjoint() {
+        let tables = vec![reference(1, 1, "a", "m"), reference(2, 1, "m", "z")];
+        let _ = Version::empty().apply(&adding(tables));
+    }
+
+    #[test]
+    fn level_0_may_overlap_and_a_file_may_have_disjoint_clips() {
+        let tables = vec![reference(1, 0, "a", "m"), reference(2, 0, "b", "c")];
+        Version::empty().apply(&adding(tables)).unwrap();
+        let excised = vec![clipped(1, "a", "f"), clipped(1, "k", "z")];
+        let version = Version::empty().apply(&adding(excised)).unwrap();
+        assert_eq!((version.tables().count(), version.bytes()), (2, 10));
+    }
+
+    #[test]
+    fn overlap_respects_keys_and_clips() {
+        let at = |row: &str| {
+            let mut position = Vec::new();
+            key::put_row_start(&mut position, row.as_bytes());
+            position
+        };
+        let whole = reference(1, 0, "c", "f");
+        let part = clipped(2, "d", "e");
+        for (from, to, in_whole, in_part) in [
+            ("", None, true, true),
+            ("a", Some("c"), false, false),
+            ("c", Some("d"), true, false),
+            ("d", Some("e"), true, true),
+            ("e", Some("f"), true, false),
+            ("f", None, true, false),
+            ("g", None, false, false),
+        ] {
+            let to = to.map(&at);
+            let overlaps = |table: &TableRef| table.overlaps(&at(from), to.as_deref());
+            assert_eq!((overlaps(&whole), overlaps(&part)), (in_whole, in_part), "from {from}");
+        }
+    }
+}

@@ -115,3 +115,76 @@ fn plan(place: usize, group: &Group, runs: &[Run]) -> Plan {
 fn count(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use sstable::{Properties, TableMeta};
+    use types::{CellKey, FamilyId, SeqNo, Timestamp};
+
+    use super::*;
+    use crate::version::{Edit, TableRef};
+
+    fn reference(counter: u64, level: u32, kib: u64, rows: (&str, &str)) -> (usize, TableRef) {
+        let key = |row: &str| {
+            CellKey::put(row.as_bytes(), FamilyId::new(1), b"", Timestamp::ZERO, SeqNo::ZERO)
+        };
+        let meta = TableMeta {
+            file: FileId { session: 1, counter },
+            len: kib << 10,
+            checksum: 0,
+            smallest: key(rows.0),
+            largest: key(rows.1),
+            properties: Properties::default(),
+        };
+        (0, TableRef { meta, level, clip: None })
+    }
+
+    fn version(tables: &[(u32, u64, (&str, &str))]) -> Version {
+        let numbered = (1..).zip(tables);
+        let added = numbered.map(|(id, (level, kib, rows))| reference(id, *level, *kib, *rows));
+        let edit = Edit { added: added.collect(), ..Edit::default() };
+        Version::empty().apply(&edit).unwrap()
+    }
+
+    /// Counters of the files that are chosen, and where to.
+    fn chosen(version: &Version, busy: &[u64]) -> Option<(Vec<u64>, u32)> {
+        let file = |counter: &u64| FileId { session: 1, counter: *counter };
+        let busy = busy.iter().map(file).collect();
+        let plan = choose(version, &StoreOptions::default(), &busy)?;
+        Some((plan.inputs.iter().map(|id| id.counter).collect(), plan.output_level))
+    }
+
+    const ALL: (&str, &str) = ("a", "z");
+
+    #[test]
+    fn few_runs_and_runs_of_unlike_size_are_left_alone() {
+        assert_eq!(chosen(&Version::empty(), &[]), None);
+        assert_eq!(chosen(&version(&[(0, 100, ALL); 3]), &[]), None);
+        let unlike = [(0, 100, ALL), (0, 1_000, ALL), (0, 10_000, ALL), (0, 100_000, ALL)];
+        assert_eq!(chosen(&version(&unlike), &[]), None);
+    }
+
+    #[test]
+    fn runs_of_similar_size_are_merged_and_a_big_one_is_not_rewritten() {
+        let tables = [(1, 90_000, ALL), (0, 100, ALL), (0, 110, ALL), (0, 90, ALL), (0, 120, ALL)];
+        // Level 1 is taken by the big run.
+        assert_eq!(chosen(&version(&tables), &[]), Some((vec![2, 3, 4, 5], 2)));
+        assert_eq!(chosen(&version(&tables), &[3]), None);
+    }
+
+    #[test]
+    fn disjoint_files_of_a_level_are_one_run() {
+        let halves = [(1, 100, ("a", "c")), (1, 100, ("d", "f")), (0, 100, ALL), (0, 100, ALL)];
+        assert_eq!(chosen(&version(&halves), &[]), None);
+        let mut more = halves.to_vec();
+        more.push((0, 100, ALL));
+        assert_eq!(chosen(&version(&more), &[]), Some((vec![1, 2, 3, 4, 5], 1)));
+    }
+
+    #[test]
+    fn too_many_runs_are_merged_whatever_their_sizes() {
+        let tables: Vec<_> = (0..10).map(|place| (0, 100 << (2 * place), ALL)).collect();
+        let (inputs, level) = chosen(&version(&tables), &[]).unwrap();
+        assert_eq!((inputs, level), (vec![1, 2, 3, 4], 1));
+    }
+}

@@ -20,7 +20,7 @@ use crate::cursor::{MergeCursor, MergeStep, Source};
 use crate::error::{Error, Result};
 use crate::events::{Event, Reason};
 use crate::output::{Output, Written};
-use crate::store::{State, Store};
+use crate::store::{State, Store, Turn};
 use crate::version::{Edit, TableRef};
 
 /// Cells between two points at which other tasks may run, besides those at every block.
@@ -33,10 +33,9 @@ impl Store {
     /// A full disk and damaged inputs leave everything as it was. [`Error::Poisoned`] and
     /// [`Error::Fenced`] stop the store.
     pub async fn compact_once(self: &Arc<Self>) -> Result<bool> {
-        let _one = self.compacting.lock().await;
-        self.check()?;
+        let turn = self.turn_to_compact().await?;
         let plan = choose(&self.version(), self.options(), &BTreeSet::new());
-        self.compact(plan, Reason::TooManyRuns).await
+        self.compact(plan, Reason::TooManyRuns, turn).await
     }
 
     /// Merges everything into one run. `false`: it is one already.
@@ -44,25 +43,29 @@ impl Store {
     /// # Errors
     /// As [`Store::compact_once`].
     pub async fn compact_all(self: &Arc<Self>) -> Result<bool> {
-        let _one = self.compacting.lock().await;
-        self.check()?;
         let groups = self.version().groups().len();
         let mut merged = false;
         for group in 0..groups {
+            let turn = self.turn_to_compact().await?;
             let plan = choose_all(&self.version(), group);
-            merged |= self.compact(plan, Reason::Asked).await?;
+            merged |= self.compact(plan, Reason::Asked, turn).await?;
         }
         Ok(merged)
     }
 
-    async fn compact(self: &Arc<Self>, plan: Option<Plan>, reason: Reason) -> Result<bool> {
+    async fn compact(
+        self: &Arc<Self>,
+        plan: Option<Plan>,
+        reason: Reason,
+        turn: Turn,
+    ) -> Result<bool> {
         let Some(plan) = plan else {
             return Ok(false);
         };
         let started = self.env().monotonic();
         let (files, bytes) = (plan.inputs.len(), plan.bytes);
         self.tell(&Event::CompactionStarted { reason, files, bytes });
-        match self.merge_and_commit(&plan).await {
+        match self.merge_and_commit(&plan, turn).await {
             Ok((files, bytes)) => {
                 let duration = self.env().monotonic().saturating_sub(started);
                 self.tell(&Event::CompactionFinished { files, bytes, duration });
@@ -76,7 +79,7 @@ impl Store {
         }
     }
 
-    async fn merge_and_commit(self: &Arc<Self>, plan: &Plan) -> Result<(usize, u64)> {
+    async fn merge_and_commit(self: &Arc<Self>, plan: &Plan, turn: Turn) -> Result<(usize, u64)> {
         let written = self.merge_inputs(plan).await?;
         let (files, bytes) = (written.tables().len(), written.bytes());
         let reference = |meta: &sstable::TableMeta| TableRef {
@@ -86,7 +89,7 @@ impl Store {
         };
         let added = written.tables().iter().map(|new| (plan.group, reference(&new.meta))).collect();
         let edit = Edit { removed: plan.inputs.clone(), added, ..Edit::default() };
-        self.commit(edit, written, None).await?;
+        self.commit(edit, written, None, turn).await?;
         Ok((files, bytes))
     }
 

@@ -1,6 +1,7 @@
 //! Commits an edit: next version → manifest → installed state. One at a time.
 //!
-//! A commit runs as a task of its own, so that a caller who goes away cannot leave it half done.
+//! A commit runs as a task of its own, so that a caller who goes away cannot leave it half done;
+//! it holds the caller's turn, so that nobody begins the same work anew before it has ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use sstable::Table;
 use types::FileId;
 
 use super::open::successor;
-use super::{Head, Layer, State, Store};
+use super::{Head, Layer, State, Store, Turn};
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::manifest::{Manifest, Outcome};
@@ -28,10 +29,12 @@ impl Store {
         edit: Edit,
         written: Written,
         flushed: Option<Arc<Layer>>,
+        turn: Turn,
     ) -> Result<()> {
         let store = Arc::clone(self);
         let task = self.env().spawn("manifest commit", async move {
             let outcome = store.commit_here(edit, written, flushed).await;
+            drop(turn);
             outcome.map_err(|failed| store.note_failure(failed))
         });
         task.join().await.unwrap_or(Err(Error::Closed))
@@ -69,8 +72,8 @@ impl Store {
         *head = next;
         self.install(version, written, flushed);
         let duration = self.env().monotonic().saturating_sub(started);
-        self.tell(&Event::ManifestCommitted { number: next.number, bytes, duration });
         drop(head);
+        self.tell(&Event::ManifestCommitted { number: next.number, bytes, duration });
         self.remove_retired().await;
         Ok(())
     }

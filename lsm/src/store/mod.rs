@@ -31,6 +31,7 @@ pub use view::ReadView;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tokio::sync::OwnedMutexGuard;
 use types::{Epoch, RangeId, RowRange, SeqNo, Timestamp};
 
 use crate::batch::Batch;
@@ -82,11 +83,16 @@ pub struct Store {
     /// One commit at a time.
     head: tokio::sync::Mutex<Head>,
     /// One flush at a time.
-    pub(crate) flushing: tokio::sync::Mutex<()>,
+    flushing: Arc<tokio::sync::Mutex<()>>,
     /// One compaction at a time.
-    pub(crate) compacting: tokio::sync::Mutex<()>,
+    compacting: Arc<tokio::sync::Mutex<()>>,
     stop: OnceLock<Stop>,
 }
+
+/// The right to be the only flush, or the only compaction, until its commit has ended: the commit
+/// holds it, since it goes on when its caller goes away.
+#[derive(Debug)]
+pub(crate) struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedMutexGuard<()>);
 
 /// Where a sequenced batch goes.
 #[derive(Debug)]
@@ -285,6 +291,20 @@ impl Store {
         let _ = self.stop.set(Stop::Closed);
         // Whoever is in the middle of something sees the stop or finishes first.
         drop((self.flushing.lock().await, self.compacting.lock().await, self.head.lock().await));
+    }
+
+    /// Waits until no flush is going on, its commit included.
+    pub(crate) async fn turn_to_flush(&self) -> Result<Turn> {
+        let turn = Arc::clone(&self.flushing).lock_owned().await;
+        self.check()?;
+        Ok(Turn(turn))
+    }
+
+    /// Waits until no compaction is going on, its commit included.
+    pub(crate) async fn turn_to_compact(&self) -> Result<Turn> {
+        let turn = Arc::clone(&self.compacting).lock_owned().await;
+        self.check()?;
+        Ok(Turn(turn))
     }
 
     /// May work go on?

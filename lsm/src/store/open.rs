@@ -116,8 +116,8 @@ impl Store {
             pinned,
             writing: Mutex::new(Writing { placed: flushed, last_timestamp, memtables: 1 }),
             head: tokio::sync::Mutex::new(head),
-            flushing: tokio::sync::Mutex::new(()),
-            compacting: tokio::sync::Mutex::new(()),
+            flushing: Arc::default(),
+            compacting: Arc::default(),
             stop: OnceLock::new(),
         }))
     }
