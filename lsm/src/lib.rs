@@ -1,4 +1,15 @@
-//! One range's storage: memtable, version, manifest, read view, cursors, flush and compaction
+//! One range's storage: memtable, version, manifest, read view, cursors, flush and compaction.
+//!
+//! It knows no log and no RPC: the owner of a [`Store`] logs batches, tells when they are durable,
+//! and after a crash gives back what its log holds.
+//!
+//! ```text
+//! write    Batch::encode → sequence → Store::place → Seat::insert → (log) → Store::publish
+//! read     Store::view → ReadView::scan → Scan (tombstones, versions) over MergeCursor
+//! flush    Store::freeze → Store::flush → SSTables, checked → manifest → new state
+//! merge    choose_compaction → Store::compact_once → SSTables, checked → manifest → new state
+//! restart  sweep_table → Store::open (fence) → Store::ingest (log) → SSTables → manifest
+//! ```
 
 mod batch;
 mod compaction;
