@@ -286,12 +286,25 @@ impl Shared {
         target.deadline.map_or(longest, |deadline| deadline.min(longest))
     }
 
-    /// Waits until the memtables have room. On a full disk there is no point in waiting.
-    async fn wait_for_memtables(&self, range: &Range, limit: Duration) -> client::Result<()> {
-        let what = "memtables hold all the memory that they may";
+    /// Is it time to write memtables out for the log's sake?
+    fn is_log_long(&self) -> bool {
+        self.pipeline.log.retained_bytes() > self.config.options.log_bytes_max / 4 * 3
+    }
+
+    /// Has the log all that it may have, some of which can be given back?
+    fn is_log_full(&self) -> bool {
+        let log = &self.pipeline.log;
+        log.retained_bytes() >= self.config.options.log_bytes_max
+            && log.oldest_segment() < log.end().segment
+    }
+
+    /// Waits until memtables and log have room. On a full disk there is no point in waiting.
+    async fn wait_for_room(&self, range: &Range, limit: Duration) -> client::Result<()> {
+        let what = "memtables or the log hold all that they may";
         let ready = || {
             let is_full = self.budget.memtables() >= self.budget.memtables_share()
-                || range.store().must_stall();
+                || range.store().must_stall()
+                || self.is_log_full();
             if !is_full {
                 return Some(Ok(()));
             }
@@ -322,7 +335,7 @@ impl Shared {
         let carried: usize = rows.iter().map(RowMutations::bytes).sum();
         let bytes = carried.saturating_add(Batch::payload_bytes(&rows));
         let held = self.budget.admit(env, bytes as u64, limit).await?;
-        self.wait_for_memtables(&range, limit).await?;
+        self.wait_for_room(&range, limit).await?;
         let batch = Batch::encode(&rows);
         let space = self.pipeline.log.reserve(batch.payload().len(), 1).await;
         let space = space.map_err(|error| match error.kind() {
@@ -336,7 +349,7 @@ impl Shared {
         self.check_serving()?;
         let ticket = range.place(&target, &rows, batch, space, &self.pipeline)?;
         drop(rows);
-        if range.store().wants_freeze() {
+        if range.store().wants_freeze() || self.is_log_long() {
             self.flush_work.notify_one();
         }
         let outcome = ticket.wait(env).await;

@@ -160,6 +160,7 @@ pub(crate) async fn release_log(shared: &Arc<Shared>) {
         }
         return;
     }
+    shared.budget.wake_waiters();
     let bytes = before.saturating_sub(log.retained_bytes());
     let told = range.unwrap_or_default();
     shared.config.events.on_event(told, &Event::LogReleased { bytes });

@@ -47,13 +47,14 @@ pub(crate) struct RangeRead {
     held: Held,
     view: ReadView,
     viewed_at: Duration,
+    /// The view was renewed and no row was begun since: the next one is, however long its seek took.
+    is_view_unused: bool,
     /// Still to be scanned, the next one last.
     rows: Vec<RowRange>,
     rows_left: Option<u64>,
     scan: Option<Scan>,
     /// Where the present scan ends.
     scan_end: Option<Bytes>,
-    fills_cache: bool,
     /// The scan stands on a cell that is not encoded yet.
     stands_on_cell: bool,
     /// The row being encoded, escaped; empty between rows.
@@ -95,11 +96,11 @@ impl RangeRead {
             generation: request.target.generation,
             held,
             view,
+            is_view_unused: true,
             rows: rows.ranges().iter().rev().cloned().collect(),
             rows_left: (limit > 0).then_some(limit),
             scan: None,
             scan_end: None,
-            fills_cache: false,
             stands_on_cell: false,
             row: Vec::new(),
             value: None,
@@ -170,24 +171,25 @@ impl RangeRead {
             return;
         };
         if self.is_view_old() {
-            // A failed pin leaves the old view, which is as good as it was.
             self.renew_view();
         }
         let few = self.rows_left.is_some_and(|left| left <= CACHED_ROWS_MAX);
-        self.fills_cache = few || rows.single_row().is_some();
-        self.scan = Some(self.view.scan(&rows, &self.families, self.fills_cache));
+        let fills_cache = few || rows.single_row().is_some();
+        self.scan = Some(self.view.scan(&rows, &self.families, fills_cache));
         self.scan_end = rows.end;
     }
 
     fn is_view_old(&self) -> bool {
         let age = self.shared.pipeline.env.monotonic().saturating_sub(self.viewed_at);
-        age >= self.shared.config.options.view_age_max
+        !self.is_view_unused && age >= self.shared.config.options.view_age_max
     }
 
     fn renew_view(&mut self) {
+        self.viewed_at = self.shared.pipeline.env.monotonic();
+        self.is_view_unused = true;
+        // A failed pin leaves the old view, which is as good as it was.
         if let Ok(view) = self.range.store().view() {
             self.view = view;
-            self.viewed_at = self.shared.pipeline.env.monotonic();
         }
     }
 
@@ -214,12 +216,11 @@ impl RangeRead {
             self.rows.push(RowRange { start, end: self.scan_end.take() });
             self.scan = None;
             self.stands_on_cell = false;
-            // Renewed here too, should the clock stand still: each row is scanned at most twice.
             self.renew_view();
-            self.viewed_at = self.shared.pipeline.env.monotonic();
             return Ok(());
         }
         if self.row.is_empty() {
+            self.is_view_unused = false;
             self.row.extend_from_slice(cell.row_prefix);
             self.scratch.clear();
             cell.row_into(&mut self.scratch);

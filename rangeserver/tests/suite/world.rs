@@ -68,10 +68,6 @@ impl Catalog {
         SessionId::new((state.sessions << 64) | 0xabcd)
     }
 
-    pub(crate) fn schema(&self) -> Arc<TableSchema> {
-        Arc::clone(&self.state.lock().unwrap().schema)
-    }
-
     /// Drops a family: the next generation's schema.
     pub(crate) fn drop_family(&self, name: &str) -> Arc<TableSchema> {
         let mut state = self.state.lock().unwrap();
@@ -170,14 +166,17 @@ pub(crate) async fn start(
     seed: u64,
     options: Options,
 ) -> tepui_rangeserver::Result<World> {
-    let env = Env::simulated(seed);
+    let session = catalog.next_session();
+    // Every life draws other numbers: a segment's random bits are never used again.
+    let env =
+        Env::simulated(seed ^ ((session.get() >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let events = Arc::new(CountingListener::default());
     let poisonings = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&poisonings);
     let config = Config {
         files,
         env: env.clone(),
-        session: catalog.next_session(),
+        session,
         assignments: Arc::clone(catalog) as Arc<dyn Assignments>,
         events: Arc::clone(&events) as Arc<dyn lsm::EventListener>,
         on_poison: Arc::new(move |reason| heard.lock().unwrap().push(reason.to_owned())),
