@@ -1,14 +1,24 @@
 //! The binary `tepui`: serves, administers, reads, writes and inspects.
 
+mod cells;
 mod dev;
+mod files;
+mod inspect;
 mod node;
+mod outcome;
+mod retention;
 mod size;
+mod table;
+mod target;
+mod text;
 
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+
+use crate::outcome::{Failure, Out};
 
 /// A Bigtable-compatible wide-column store.
 #[derive(Parser, Debug)]
@@ -21,21 +31,29 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Dev(dev::DevArgs),
+    Table(table::TableArgs),
+    Put(cells::PutArgs),
+    Get(cells::GetArgs),
+    Scan(cells::ScanArgs),
+    Inspect(inspect::InspectArgs),
 }
 
 /// Flags that other emulators spell with one dash.
 const SINGLE_DASH_FLAGS: [&str; 3] = ["host", "port", "address"];
 
-/// Rewrites exactly `-host`, `-port` and `-address` (also with `=value`) to two dashes.
+/// Rewrites exactly `-host`, `-port` and `-address` (also with `=value`) of `dev` to two dashes.
 fn with_double_dashes(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    let rewrite = |argument: String| {
+    let mut arguments: Vec<String> = arguments.collect();
+    if arguments.get(1).is_none_or(|command| command != "dev") {
+        return arguments;
+    }
+    for argument in &mut arguments {
         let name = argument.strip_prefix('-').and_then(|rest| rest.split('=').next());
-        match name {
-            Some(name) if SINGLE_DASH_FLAGS.contains(&name) => format!("-{argument}"),
-            _ => argument,
+        if name.is_some_and(|name| SINGLE_DASH_FLAGS.contains(&name)) {
+            argument.insert(0, '-');
         }
-    };
-    arguments.map(rewrite).collect()
+    }
+    arguments
 }
 
 fn start_logging() {
@@ -43,16 +61,26 @@ fn start_logging() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
+async fn run(command: Command) -> Result<(), Failure> {
+    let mut out = Out::new();
+    match command {
+        Command::Dev(args) => return Ok(dev::run(args).await?),
+        Command::Put(args) => return cells::put(args).await,
+        Command::Table(args) => table::run(args, &mut out).await?,
+        Command::Get(args) => cells::get(args, &mut out).await?,
+        Command::Scan(args) => cells::scan(args, &mut out).await?,
+        Command::Inspect(args) => inspect::run(args, &mut out).await?,
+    }
+    out.finish()
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let cli = Cli::parse_from(with_double_dashes(std::env::args()));
     start_logging();
-    let outcome = match cli.command {
-        Command::Dev(args) => dev::run(args).await,
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    match run(cli.command).await {
+        Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
+        Err(Failure::Said(error)) => {
             // Nothing is left to do when even this cannot be written.
             let _ = writeln!(std::io::stderr(), "error: {error}");
             ExitCode::FAILURE

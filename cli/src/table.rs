@@ -1,0 +1,201 @@
+//! `tepui table …`: creates, lists, describes and drops tables.
+
+use clap::{Args, Subcommand};
+use client::{NewFamily, TableDescription};
+use serde_json::{Value, json};
+use types::{Granularity, Retention};
+
+use crate::outcome::{Failure, Out};
+use crate::retention;
+use crate::target::{Format, Target};
+use crate::text;
+
+/// Creates, lists, describes and drops tables.
+#[derive(Args, Debug)]
+pub(crate) struct TableArgs {
+    #[command(flatten)]
+    target: Target,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Creates a table.
+    #[command(after_help = "\
+Examples:
+  tepui table create users --family profile --family log:maxage=30d
+  tepui table create events --family 'e:maxversions=3 or maxage=7d' --split m --split t")]
+    Create {
+        /// 1 to 50 of the characters -_.a-zA-Z0-9
+        name: String,
+        /// A family, with a rule for the cells that may be dropped: NAME, NAME:maxversions=N,
+        /// NAME:maxage=30d (s, m, h, d), or two or more rules with `or` or `and` between them
+        #[arg(long = "family", value_name = "NAME[:RULE]", value_parser = parse_family)]
+        families: Vec<NewFamily>,
+        /// A row key at which the table is divided from the start; \xNN is a byte
+        #[arg(long = "split", value_name = "ROW", value_parser = text::parse)]
+        splits: Vec<bytes::Bytes>,
+    },
+    /// Lists the tables of the instance.
+    List,
+    /// Shows a table's families, their rules, and its ranges.
+    Describe {
+        /// The table
+        name: String,
+    },
+    /// Drops a table with its data.
+    Drop {
+        /// The table
+        name: String,
+    },
+}
+
+/// Runs a command.
+///
+/// # Errors
+/// What the server, the connection or the output fails with.
+pub(crate) async fn run(args: TableArgs, out: &mut Out) -> Result<(), Failure> {
+    let client = args.target.connect().await?;
+    let format = args.target.output;
+    match args.command {
+        Command::Create { name, families, splits } => {
+            let table = client.create_table(&name, &families, &splits).await?;
+            done(out, format, "created", &table.name.table)
+        }
+        Command::List => list(out, format, &client.list_tables().await?),
+        Command::Describe { name } => {
+            let table = client.describe_table(&name).await?;
+            let ranges = ranges(client.table(&name).sample_row_keys().await?);
+            describe(out, format, &table, &ranges)
+        }
+        Command::Drop { name } => {
+            client.drop_table(&name).await?;
+            done(out, format, "dropped", &name)
+        }
+    }
+}
+
+fn parse_family(argument: &str) -> Result<NewFamily, String> {
+    let (name, rule) = match argument.split_once(':') {
+        Some((name, rule)) => (name, Some(rule)),
+        None => (argument, None),
+    };
+    types::validate_family_name(name)?;
+    let retention = rule.map(retention::parse).transpose()?;
+    Ok(NewFamily { name: name.to_owned(), retention })
+}
+
+fn done(out: &mut Out, format: Format, what: &str, name: &str) -> Result<(), Failure> {
+    match format {
+        Format::Table => out.text(&format!("{what} {name}\n")),
+        Format::Json => out.json(&json!({ what: name })),
+    }
+}
+
+fn list(out: &mut Out, format: Format, names: &[String]) -> Result<(), Failure> {
+    match format {
+        Format::Table => {
+            let rows: Vec<_> = names.iter().map(|name| vec![name.clone()]).collect();
+            out.text(&text::table(&["table"], &rows))
+        }
+        Format::Json => names.iter().try_for_each(|name| out.json(&json!({ "table": name }))),
+    }
+}
+
+/// A range of a table, as sampled.
+struct Sampled {
+    start: bytes::Bytes,
+    end: bytes::Bytes,
+    /// Stored bytes, approximately.
+    bytes: u64,
+}
+
+fn ranges(samples: Vec<(bytes::Bytes, u64)>) -> Vec<Sampled> {
+    let mut start = bytes::Bytes::new();
+    let mut before = 0;
+    let mut ranges = Vec::new();
+    for (end, offset) in samples {
+        let bytes = offset.saturating_sub(before);
+        ranges.push(Sampled { start, end: end.clone(), bytes });
+        (start, before) = (end, offset);
+    }
+    ranges
+}
+
+fn describe(
+    out: &mut Out,
+    format: Format,
+    table: &TableDescription,
+    ranges: &[Sampled],
+) -> Result<(), Failure> {
+    let granularity = match table.granularity {
+        Granularity::Millis => "milliseconds",
+        Granularity::Micros => "microseconds",
+    };
+    if format == Format::Json {
+        return out.json(&json!({
+            "table": table.name.table,
+            "name": table.name.to_string(),
+            "granularity": granularity,
+            "families": table.families.iter().map(family_json).collect::<Vec<_>>(),
+            "ranges": ranges.iter().map(range_json).collect::<Vec<_>>(),
+        }));
+    }
+    out.text(&format!("{}\ntimestamps in {granularity}\n\n", table.name))?;
+    let rule = |rule: &Option<Retention>| rule.as_ref().map_or("keep all".into(), retention::text);
+    let rows: Vec<_> = table
+        .families
+        .iter()
+        .map(|family| vec![family.name.clone(), rule(&family.retention)])
+        .collect();
+    out.text(&text::table(&["family", "drop when"], &rows))?;
+    let rows: Vec<_> = ranges
+        .iter()
+        .map(|range| {
+            let end = if range.end.is_empty() { "(end)".into() } else { text::shown(&range.end) };
+            vec![text::shown(&range.start), end, range.bytes.to_string()]
+        })
+        .collect();
+    out.text("\n")?;
+    out.text(&text::table(&["range from", "to", "bytes, about"], &rows))
+}
+
+fn family_json(family: &NewFamily) -> Value {
+    json!({
+        "family": family.name,
+        "drop_when": family.retention.as_ref().map(retention::text),
+    })
+}
+
+fn range_json(range: &Sampled) -> Value {
+    json!({
+        "from": text::shown(&range.start),
+        "to": text::shown(&range.end),
+        "bytes": range.bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_may_have_a_rule() {
+        let family = parse_family("f").unwrap();
+        assert_eq!((family.name.as_str(), family.retention), ("f", None));
+        let family = parse_family("f:maxversions=2").unwrap();
+        assert_eq!(family.retention, Some(Retention::MaxVersions(2)));
+        for bad in ["", ":maxage=1d", "f:", "f g", "f:keep"] {
+            parse_family(bad).expect_err(bad);
+        }
+    }
+
+    #[test]
+    fn sampled_keys_are_the_ends_of_ranges() {
+        let ranges = ranges(vec![("m".into(), 10), ("".into(), 25)]);
+        let shown: Vec<_> =
+            ranges.iter().map(|range| (&range.start[..], &range.end[..], range.bytes)).collect();
+        assert_eq!(shown, [(&b""[..], &b"m"[..], 10), (b"m", b"", 15)]);
+    }
+}
