@@ -44,5 +44,7 @@ pub use options::{BlockCompression, StoreOptions};
 pub use pin::Pinned;
 pub use recover::{Ingest, Ingested};
 pub use resolve::{Scan, ScanCounts, ScanStep, VisibleCell};
-pub use store::{LogPosition, ReadView, Seat, Store, StoreConfig, TIMESTAMP_DRIFT_MAX_MICROS, range_folder};
+pub use store::{
+    LogPosition, ReadView, Seat, Store, StoreConfig, TIMESTAMP_DRIFT_MAX_MICROS, range_folder,
+};
 pub use version::{Edit, EditError, Group, TableRef, Version};
