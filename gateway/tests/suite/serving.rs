@@ -7,6 +7,8 @@ use bytes::Bytes;
 use client::Router;
 use env::Env;
 use prost::Message;
+use proto::google::bigtable::admin::v2::ListInstancesRequest;
+use proto::google::bigtable::admin::v2::bigtable_instance_admin_client::BigtableInstanceAdminClient;
 use proto::google::bigtable::v2 as data;
 use proto::limits;
 use tepui_gateway::{Budgeted, DataGateway, RequestBudget, ServeOptions, Services, serve};
@@ -77,6 +79,9 @@ async fn a_client_works_over_a_socket_and_the_server_stops_when_told() {
     // Neither a method nor a service that is missing does any harm.
     let query = data::ExecuteQueryRequest::default();
     let status = client.execute_query(query).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    let mut instances = BigtableInstanceAdminClient::new(channel.clone());
+    let status = instances.list_instances(ListInstancesRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
     let mut health = HealthClient::new(channel);
     let answer = health.check(HealthCheckRequest::default()).await.unwrap();
