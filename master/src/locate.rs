@@ -51,28 +51,19 @@ impl Catalog {
         Ok(live)
     }
 
-    /// Grants ranges of tables to a session; those that are of no enabled table are left out. The
-    /// answer stands in the order of the ids.
+    /// Grants ranges of a table to a session; those that are not there, or of no enabled table,
+    /// are left out.
     pub(crate) async fn grant(
         &self,
-        wanted: &BTreeMap<TableId, Vec<RangeId>>,
+        name: &TableName,
+        table: TableId,
+        wanted: &[RangeId],
         session: SessionId,
     ) -> Result<Vec<RangeAssignment>> {
-        let mut granted = Vec::new();
-        if wanted.is_empty() {
-            return Ok(granted);
+        let mut granted = Vec::with_capacity(wanted.len());
+        for batch in wanted.chunks(BATCH_MAX) {
+            granted.extend(self.grant_batch(name, table, batch, session).await?);
         }
-        let tables = self.all_tables().await?;
-        for table in tables {
-            let schema = &table.record.schema;
-            let Some(ranges) = wanted.get(&schema.id) else {
-                continue;
-            };
-            for batch in ranges.chunks(BATCH_MAX) {
-                granted.extend(self.grant_batch(&schema.name, schema.id, batch, session).await?);
-            }
-        }
-        granted.sort_by_key(|assignment| assignment.range);
         Ok(granted)
     }
 

@@ -53,6 +53,8 @@ struct Inner {
     servers: Mutex<BTreeMap<SessionId, Server>>,
     /// Which table a range belongs to: that never changes, so what is kept is never wrong.
     tables: Mutex<BTreeMap<RangeId, TableId>>,
+    /// What a table is called: that never changes either.
+    names: Mutex<BTreeMap<TableId, TableName>>,
 }
 
 impl std::fmt::Debug for Master {
@@ -74,6 +76,7 @@ impl Master {
             turn: tokio::sync::Mutex::new(()),
             servers: Mutex::default(),
             tables: Mutex::default(),
+            names: Mutex::default(),
         };
         inner.note_ranges(inner.catalog.live_ranges().await?);
         for table in inner.catalog.all_tables().await? {
@@ -136,6 +139,10 @@ impl Inner {
         self.tables.lock().expect("no holder of this lock panics")
     }
 
+    fn names(&self) -> MutexGuard<'_, BTreeMap<TableId, TableName>> {
+        self.names.lock().expect("no holder of this lock panics")
+    }
+
     fn note_ranges(&self, ranges: Vec<(RangeId, TableId)>) {
         self.tables().extend(ranges);
     }
@@ -196,6 +203,7 @@ impl Inner {
         }
         self.catalog.remove_records(table).await?;
         self.tables().retain(|_, table| *table != id);
+        self.names().remove(&id);
         Ok(())
     }
 
@@ -275,7 +283,20 @@ impl Inner {
             ranges.sort_unstable();
             ranges.dedup();
         }
-        self.catalog.grant(&wanted, session).await
+        if wanted.keys().any(|table| !self.names().contains_key(table)) {
+            let tables = self.catalog.all_tables().await?;
+            let named = tables.into_iter().map(|table| table.record.schema);
+            self.names().extend(named.map(|schema| (schema.id, schema.name)));
+        }
+        let mut granted = Vec::with_capacity(ranges.len());
+        for (table, ranges) in wanted {
+            let Some(name) = self.names().get(&table).cloned() else {
+                continue;
+            };
+            granted.extend(self.catalog.grant(&name, table, &ranges, session).await?);
+        }
+        granted.sort_by_key(|assignment| assignment.range);
+        Ok(granted)
     }
 }
 
