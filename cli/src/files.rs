@@ -7,7 +7,7 @@ use bytes::Bytes;
 /// The content of a file; `-` is the standard input.
 ///
 /// # Errors
-/// A text that names the file and says why it cannot be read, or that it is larger than `bytes_max`.
+/// A text that names the file and says why it cannot be read, or that it has more than `bytes_max`.
 #[expect(
     clippy::disallowed_methods,
     reason = "a file that the user names is none of the server's files"

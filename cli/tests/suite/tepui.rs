@@ -40,7 +40,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it over `data`, on a free port unless `flags` say another, and waits until it is ready.
+    /// Starts it over `data`, on a free port unless `flags` say another; waits until it is ready.
     pub(crate) fn start(data: &Path, flags: &[&str]) -> Server {
         let mut child = Command::new(BINARY)
             .arg("dev")

@@ -1,8 +1,8 @@
 //! Loads a tree of pages into the table.
 //!
 //! ```text
-//!  find and sort ──► groups of pages ──► read, take the links out ──► rows ──► batches to the server
-//!                    (1 MiB of pages)      (PARSED_MAX groups)         (WRITTEN_MAX groups)
+//!  find and sort ──► groups of pages ──► read, take links out ──► rows ──► batches to the server
+//!                    (1 MiB of pages)      (PARSED_MAX groups)      (WRITTEN_MAX groups)
 //! ```
 //!
 //! Memory is bounded by the groups in the middle, not by the tree: a group is at least one page and
