@@ -17,8 +17,8 @@ use crate::size;
 
 /// Serves the Bigtable API from one process over one data folder.
 ///
-/// Data survive kill -9 and power cuts: a write is acknowledged when it is on disk. Point clients at
-/// it with BIGTABLE_EMULATOR_HOST=HOST:PORT. SIGTERM or Ctrl-C stops it cleanly.
+/// Data survive kill -9 and power cuts: a write is acknowledged when it is on disk. Point clients
+/// at it with BIGTABLE_EMULATOR_HOST=HOST:PORT. SIGTERM or Ctrl-C stops it cleanly.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DevArgs {
     /// Folder that keeps the data; made if absent. Only one process may use it.

@@ -79,8 +79,8 @@ pub trait RangeService: Send + Sync + 'static {
     /// Applies mutations; answers when they are durable and visible.
     ///
     /// # Errors
-    /// `WrongRange` (not served here so), `ResourceExhausted` or `Unavailable` (not now; nothing has
-    /// changed), `InvalidArgument`. After `Aborted` or `DeadlineExceeded` the outcome is unknown.
+    /// `WrongRange` (not served here so), `ResourceExhausted` or `Unavailable` (not now; nothing
+    /// has changed), `InvalidArgument`. After `Aborted` or `DeadlineExceeded` the outcome is unknown.
     async fn write(&self, request: WriteRequest) -> Result<()>;
 
     /// Starts a read.
