@@ -1,7 +1,7 @@
 //! Which server serves which range: the catalog, and the operations that change it.
 //!
-//! [`Master`] answers [`client::AdminService`], [`client::Locator`] and [`client::Assignments`] over
-//! records that a [`coordination::Coordinator`] keeps. The data path needs no master.
+//! [`Master`] answers [`client::AdminService`], [`client::Locator`] and [`client::Assignments`]
+//! over records that a [`coordination::Coordinator`] keeps. The data path needs no master.
 
 mod catalog;
 mod error;

@@ -1,8 +1,8 @@
 //! The master: answers the seams of `client` over the catalog, and tells range servers.
 //!
 //! An operation that changes tables runs in a task of its own, one at a time: a caller that goes
-//! away does not leave it half done. It answers when the change is durable and every attached server
-//! has acknowledged it.
+//! away does not leave it half done. It answers when the change is durable and every attached
+//! server has acknowledged it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

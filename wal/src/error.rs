@@ -77,10 +77,6 @@ impl Error {
     }
 
     pub(crate) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> Error {
-        Error::Corrupt {
-            path: path.clone(),
-            offset,
-            what: what.into(),
-        }
+        Error::Corrupt { path: path.clone(), offset, what: what.into() }
     }
 }

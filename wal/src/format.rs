@@ -122,10 +122,7 @@ pub struct SegmentName {
 impl SegmentName {
     /// The place of its header.
     fn start(self) -> Place {
-        Place {
-            seed: self.seed,
-            offset: 0,
-        }
+        Place { seed: self.seed, offset: 0 }
     }
 
     /// Reads the form that [`fmt::Display`] writes.
@@ -136,9 +133,7 @@ impl SegmentName {
         // Lower case only: one segment has one name.
         let hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
         let plain = seed.len() == 16 && seed.bytes().all(hex);
-        let seed = plain
-            .then(|| u64::from_str_radix(seed, 16).ok())
-            .flatten()?;
+        let seed = plain.then(|| u64::from_str_radix(seed, 16).ok()).flatten()?;
         Some(SegmentName { number, seed })
     }
 }
@@ -185,16 +180,8 @@ pub enum HeaderError {
 impl SegmentHeader {
     /// The stored form.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
-        let before = self.predecessor.unwrap_or(Predecessor {
-            seed: 0,
-            len: 0,
-            last_frame: 0,
-        });
-        let flags = if self.predecessor.is_some() {
-            HAS_PREDECESSOR
-        } else {
-            0
-        };
+        let before = self.predecessor.unwrap_or(Predecessor { seed: 0, len: 0, last_frame: 0 });
+        let flags = if self.predecessor.is_some() { HAS_PREDECESSOR } else { 0 };
         let mut out = Vec::with_capacity(SEGMENT_HEADER_BYTES);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -209,8 +196,7 @@ impl SegmentHeader {
         out.extend_from_slice(&[0; 8]);
         let sum = checksum(self.name.start(), &out);
         out.extend_from_slice(&sum.to_le_bytes());
-        out.try_into()
-            .expect("the fields add up to the header's length")
+        out.try_into().expect("the fields add up to the header's length")
     }
 
     /// Reads the header of the file called `name` from its first bytes.
@@ -249,15 +235,9 @@ impl SegmentHeader {
         }
         let predecessor = (flags & HAS_PREDECESSOR != 0).then_some(before);
         if predecessor.is_some() != (number > 1) {
-            return Err(HeaderError::Wrong(
-                "only the first segment has no predecessor",
-            ));
+            return Err(HeaderError::Wrong("only the first segment has no predecessor"));
         }
-        Ok(SegmentHeader {
-            session,
-            name,
-            predecessor,
-        })
+        Ok(SegmentHeader { session, name, predecessor })
     }
 }
 
@@ -346,10 +326,7 @@ fn put(
     entries: &[Entry<'_>],
     flags: u32,
 ) {
-    assert!(
-        place.offset.is_multiple_of(ALIGNMENT as u64),
-        "frames are aligned"
-    );
+    assert!(place.offset.is_multiple_of(ALIGNMENT as u64), "frames are aligned");
     assert!(synced_to <= place.offset, "a frame cannot vouch for itself");
     let start = out.len();
     let body = start + FRAME_HEADER_BYTES;
@@ -358,10 +335,7 @@ fn put(
         put_entry(out, entry);
     }
     let payload = out.len() - body;
-    assert!(
-        payload <= FRAME_PAYLOAD_BYTES_MAX,
-        "the caller checked the frame's length"
-    );
+    assert!(payload <= FRAME_PAYLOAD_BYTES_MAX, "the caller checked the frame's length");
     out.resize(body + payload.next_multiple_of(ALIGNMENT), 0);
     let sum = checksum(place, &out[body..]);
     let entries = u32::try_from(entries.len()).expect("entries are fewer than payload bytes");
@@ -432,20 +406,11 @@ fn decode_entry(rest: &mut Fields<'_>, all: &Bytes) -> Result<OwnedEntry, String
     let count = rest.u32().ok_or_else(cut)?;
     let len = rest.u32().ok_or_else(cut)?;
     let payload = rest.take(len as usize).ok_or_else(cut)?;
-    let last = first
-        .checked_add(u64::from(count))
-        .and_then(SeqNo::from_raw);
+    let last = first.checked_add(u64::from(count)).and_then(SeqNo::from_raw);
     let (Some(first_seq), Some(_)) = (SeqNo::from_raw(first), last) else {
         return Err(format!("impossible sequence numbers: {count} from {first}"));
     };
-    Ok(OwnedEntry {
-        kind,
-        range,
-        epoch,
-        first_seq,
-        count,
-        payload: all.slice_ref(payload),
-    })
+    Ok(OwnedEntry { kind, range, epoch, first_seq, count, payload: all.slice_ref(payload) })
 }
 
 /// The checksum of bytes that stand at `place`, or belong to the frame there.

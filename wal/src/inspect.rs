@@ -19,11 +19,7 @@ pub async fn inspect(
     out: &mut (dyn Write + Send),
 ) -> Result<()> {
     let mut segment = Segment::open(files, path, u64::MAX).await?;
-    writeln!(
-        out,
-        "segment {} seed {:016x}",
-        segment.name.number, segment.name.seed
-    )?;
+    writeln!(out, "segment {} seed {:016x}", segment.name.number, segment.name.seed)?;
     match &segment.header {
         None => writeln!(out, "no header: not begun, torn or damaged")?,
         Some(header) => {
@@ -79,10 +75,7 @@ pub async fn inspect(
     writeln!(out, "{offset} end: {reason}")?;
     if let Some((at, header)) = segment.evidence_after(offset, Some(offset)).await? {
         let number = header.number;
-        writeln!(
-            out,
-            "DAMAGED: frame {number} at {at} shows that {offset} was durable"
-        )?;
+        writeln!(out, "DAMAGED: frame {number} at {at} shows that {offset} was durable")?;
     }
     Ok(())
 }

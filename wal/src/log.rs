@@ -61,11 +61,7 @@ pub struct LogOptions {
 
 impl Default for LogOptions {
     fn default() -> LogOptions {
-        LogOptions {
-            first_segment_bytes: 1 << 20,
-            segment_bytes: 64 << 20,
-            segments_ahead: 1,
-        }
+        LogOptions { first_segment_bytes: 1 << 20, segment_bytes: 64 << 20, segments_ahead: 1 }
     }
 }
 
@@ -122,17 +118,13 @@ impl Drop for Reservation {
 
 impl std::fmt::Debug for Reservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reservation")
-            .field("bytes", &self.bytes)
-            .finish_non_exhaustive()
+        f.debug_struct("Reservation").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log")
-            .field("folder", &self.inner.folder)
-            .finish_non_exhaustive()
+        f.debug_struct("Log").field("folder", &self.inner.folder).finish_non_exhaustive()
     }
 }
 
@@ -150,31 +142,19 @@ impl Log {
     ) -> Result<Log> {
         let session = SessionId::parse(folder.name());
         let session = session.expect("a log's folder is named by its session");
-        let name = SegmentName {
-            number: 1,
-            seed: env.random_u64(),
-        };
-        let bytes = options
-            .first_segment_bytes
-            .max(2 * SEGMENT_HEADER_BYTES as u64);
-        let LogFile::Blocking(log) = files
-            .create_log(&folder.join(&name.to_string()), bytes)
-            .await?;
+        let name = SegmentName { number: 1, seed: env.random_u64() };
+        let bytes = options.first_segment_bytes.max(2 * SEGMENT_HEADER_BYTES as u64);
+        let LogFile::Blocking(log) =
+            files.create_log(&folder.join(&name.to_string()), bytes).await?;
         let room = log.reserved().saturating_sub(SEGMENT_HEADER_BYTES as u64);
-        let start = Position {
-            segment: 1,
-            offset: 0,
-        };
+        let start = Position { segment: 1, offset: 0 };
         let books = Books {
             state: State::Open,
             space: Space::new(room),
             end: start,
             synced: start,
             finished: BTreeMap::new(),
-            next_name: SegmentName {
-                number: 2,
-                seed: env.random_u64(),
-            },
+            next_name: SegmentName { number: 2, seed: env.random_u64() },
             preparing_ahead: false,
         };
         let inner = Inner {
@@ -186,9 +166,7 @@ impl Log {
             books: Mutex::new(books),
             turn: tokio::sync::Mutex::new(()),
         };
-        Ok(Log {
-            inner: Arc::new(inner),
-        })
+        Ok(Log { inner: Arc::new(inner) })
     }
 
     /// Sets aside the space of one append: `entries` entries with `payload_bytes` of payload in
@@ -205,10 +183,7 @@ impl Log {
                 books.check()?;
                 if books.space.reserve(bytes) {
                     self.prepare_ahead(&mut books);
-                    return Ok(Reservation {
-                        inner: Arc::clone(&self.inner),
-                        bytes,
-                    });
+                    return Ok(Reservation { inner: Arc::clone(&self.inner), bytes });
                 }
             }
             let preparing = Arc::clone(&self.inner).prepare(bytes);
@@ -226,16 +201,12 @@ impl Log {
         books.preparing_ahead = true;
         let inner = Arc::downgrade(&self.inner);
         // Detached: should it fail, the writer that needs the segment tries again and is told.
-        drop(
-            self.inner
-                .env
-                .spawn("prepare a log segment ahead", async move {
-                    if let Some(inner) = inner.upgrade() {
-                        let _ = Arc::clone(&inner).prepare(0).await;
-                        inner.books().preparing_ahead = false;
-                    }
-                }),
-        );
+        drop(self.inner.env.spawn("prepare a log segment ahead", async move {
+            if let Some(inner) = inner.upgrade() {
+                let _ = Arc::clone(&inner).prepare(0).await;
+                inner.books().preparing_ahead = false;
+            }
+        }));
     }
 
     /// Writes the entries of one commit group as one frame. Blocks: call it inside
@@ -274,10 +245,7 @@ impl Log {
     /// The number of the oldest segment that was not released.
     pub fn oldest_segment(&self) -> u64 {
         let books = self.inner.books();
-        books
-            .finished
-            .first_key_value()
-            .map_or(books.end.segment, |(number, _)| *number)
+        books.finished.first_key_value().map_or(books.end.segment, |(number, _)| *number)
     }
 
     /// Bytes written to the segments that were not released: what a recovery would read.
@@ -324,10 +292,7 @@ impl Log {
         let unused = inner.books().space.drain();
         for segment in unused {
             drop(segment.log);
-            inner
-                .files
-                .remove(&inner.folder.join(&segment.name.to_string()))
-                .await?;
+            inner.files.remove(&inner.folder.join(&segment.name.to_string())).await?;
         }
         Ok(())
     }
@@ -354,20 +319,13 @@ impl Inner {
         let (name, len) = {
             let books = self.books();
             books.check()?;
-            let LogOptions {
-                segment_bytes,
-                segments_ahead,
-                ..
-            } = self.options;
+            let LogOptions { segment_bytes, segments_ahead, .. } = self.options;
             let Some(len) = books.space.plan(bytes, segment_bytes, segments_ahead) else {
                 return Ok(());
             };
             (books.next_name, len)
         };
-        let created = self
-            .files
-            .create_log(&self.folder.join(&name.to_string()), len)
-            .await;
+        let created = self.files.create_log(&self.folder.join(&name.to_string()), len).await;
         let LogFile::Blocking(log) = match created {
             Ok(file) => file,
             Err(full) if full.kind() == ErrorKind::ResourceExhausted => return Err(full.into()),
@@ -375,10 +333,7 @@ impl Inner {
         };
         let mut books = self.books();
         books.space.add(name, log);
-        books.next_name = SegmentName {
-            number: name.number + 1,
-            seed: self.env.random_u64(),
-        };
+        books.next_name = SegmentName { number: name.number + 1, seed: self.env.random_u64() };
         Ok(())
     }
 }

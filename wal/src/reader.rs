@@ -70,21 +70,14 @@ pub async fn recover(
     let mut segments = Vec::with_capacity(sealed.len());
     for SealedLog { path, len } in sealed {
         if path.parent() != *folder {
-            return Err(Error::corrupt(
-                &path,
-                0,
-                "the segment lies in another folder",
-            ));
+            return Err(Error::corrupt(&path, 0, "the segment lies in another folder"));
         }
         segments.push(Segment::open(files, &path, len).await?);
     }
     segments.sort_by_key(|segment| segment.name);
     let session = SessionId::parse(folder.name());
     for segment in &segments {
-        if segment
-            .header
-            .is_some_and(|header| Some(header.session) != session)
-        {
+        if segment.header.is_some_and(|header| Some(header.session) != session) {
             return Err(segment.corrupt(0, "it belongs to another session's log"));
         }
     }
@@ -112,10 +105,7 @@ pub async fn recover(
 
 fn check_neighbours(before: &Segment, after: &Segment) -> Result<()> {
     if before.name.number.checked_add(1) != Some(after.name.number) {
-        let what = format!(
-            "segment {} does not follow number {}",
-            after.name, before.name.number
-        );
+        let what = format!("segment {} does not follow number {}", after.name, before.name.number);
         return Err(after.corrupt(0, what));
     }
     let Some(header) = &after.header else {
@@ -124,10 +114,7 @@ fn check_neighbours(before: &Segment, after: &Segment) -> Result<()> {
     if before.header.is_none() {
         return Err(before.corrupt(0, "its header is damaged: a later segment was begun"));
     }
-    if header
-        .predecessor
-        .is_none_or(|named| named.seed != before.name.seed)
-    {
+    if header.predecessor.is_none_or(|named| named.seed != before.name.seed) {
         return Err(after.corrupt(0, "it follows another segment"));
     }
     Ok(())
@@ -204,9 +191,7 @@ impl LogReader {
     }
 
     fn incomplete(&self, next: &SegmentHeader) -> Error {
-        let recorded = next
-            .predecessor
-            .map_or((0, 0), |before| (before.len, before.last_frame));
+        let recorded = next.predecessor.map_or((0, 0), |before| (before.len, before.last_frame));
         let what = format!(
             "no good frame after number {}, but the next segment vouches for {} bytes up to frame \
              {}",
@@ -225,10 +210,8 @@ impl LogReader {
             return Ok(None);
         };
         if Some(header.number) != self.last_frame.checked_add(1) {
-            let what = format!(
-                "frame {} where {} ended the part before",
-                header.number, self.last_frame
-            );
+            let what =
+                format!("frame {} where {} ended the part before", header.number, self.last_frame);
             return Err(self.corrupt(what));
         }
         if header.synced_to > offset {
@@ -238,26 +221,12 @@ impl LogReader {
     }
 
     fn accept(&mut self, Read { header, entries }: Read) -> Frame {
-        let segment = self
-            .segments
-            .front()
-            .map_or(0, |segment| segment.name.number);
-        let position = Position {
-            segment,
-            offset: self.offset,
-        };
+        let segment = self.segments.front().map_or(0, |segment| segment.name.number);
+        let position = Position { segment, offset: self.offset };
         self.offset += header.frame_len();
         self.last_frame = header.number;
-        let end = Position {
-            segment,
-            offset: self.offset,
-        };
-        Frame {
-            position,
-            end,
-            number: header.number,
-            entries,
-        }
+        let end = Position { segment, offset: self.offset };
+        Frame { position, end, number: header.number, entries }
     }
 
     /// The end without a mark: fails if anything later shows that `offset` was durable.
@@ -284,10 +253,7 @@ impl LogReader {
     fn finish(&mut self, end: End, offset: Option<u64>) -> Result<Option<Frame>> {
         if end == End::Torn && self.must_end_cleanly {
             let what = "the log was closed cleanly, but its end mark is missing";
-            let path = self
-                .segments
-                .front()
-                .map_or(Path::root(), |segment| segment.path.clone());
+            let path = self.segments.front().map_or(Path::root(), |segment| segment.path.clone());
             return Err(Error::corrupt(&path, offset.unwrap_or(0), what));
         }
         self.end = Some(end);
@@ -302,10 +268,7 @@ impl LogReader {
     }
 
     fn corrupt(&self, what: impl Into<String>) -> Error {
-        let path = self
-            .segments
-            .front()
-            .map_or(Path::root(), |segment| segment.path.clone());
+        let path = self.segments.front().map_or(Path::root(), |segment| segment.path.clone());
         Error::corrupt(&path, self.offset, what)
     }
 }

@@ -68,11 +68,7 @@ impl Segment {
             Err(HeaderError::Absent) => None,
             Err(HeaderError::Wrong(what)) => return Err(segment.corrupt(0, what)),
             Err(HeaderError::TooNew(needed)) => {
-                return Err(Error::TooNew {
-                    path: path.clone(),
-                    needed,
-                    known: VERSION,
-                });
+                return Err(Error::TooNew { path: path.clone(), needed, known: VERSION });
             }
         };
         Ok(segment)
@@ -87,10 +83,7 @@ impl Segment {
     /// # Errors
     /// `Corrupt` when the checksums hold and the content is still wrong.
     pub(crate) async fn frame_at(&mut self, offset: u64) -> Result<Found> {
-        let place = Place {
-            seed: self.name.seed,
-            offset,
-        };
+        let place = Place { seed: self.name.seed, offset };
         let header_len = FRAME_HEADER_BYTES as u64;
         let Some(stored) = self.bytes_at(offset, header_len).await? else {
             return Ok(Found::Nothing("the file ends"));
@@ -129,10 +122,7 @@ impl Segment {
             let chunk = self.blob.read_at(at, len as usize).await?;
             let mut within = 0;
             while within + header_len <= len {
-                let place = Place {
-                    seed: self.name.seed,
-                    offset: at + within,
-                };
+                let place = Place { seed: self.name.seed, offset: at + within };
                 let stored = chunk.get(within as usize..).unwrap_or_default();
                 if let Some(header) = FrameHeader::decode(stored, place)
                     && threshold.is_none_or(|threshold| header.synced_to > threshold)

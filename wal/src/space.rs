@@ -41,12 +41,7 @@ pub(crate) struct Space {
 impl Space {
     /// Starts with a current segment that is empty.
     pub(crate) fn new(room: u64) -> Space {
-        Space {
-            outstanding: END_MARK_BYTES,
-            room,
-            whole_room: room,
-            prepared: VecDeque::new(),
-        }
+        Space { outstanding: END_MARK_BYTES, room, whole_room: room, prepared: VecDeque::new() }
     }
 
     /// Sets `bytes` aside; `false` when a segment must be prepared first.
@@ -60,10 +55,7 @@ impl Space {
 
     /// Ends a reservation.
     pub(crate) fn give_back(&mut self, bytes: u64) {
-        assert!(
-            self.outstanding >= bytes + END_MARK_BYTES,
-            "a reservation ends once"
-        );
+        assert!(self.outstanding >= bytes + END_MARK_BYTES, "a reservation ends once");
         self.outstanding -= bytes;
     }
 
@@ -83,10 +75,7 @@ impl Space {
         if self.fits(bytes) && !self.wants_ahead(segments_ahead) {
             return None;
         }
-        let needed = self
-            .outstanding
-            .saturating_add(bytes)
-            .saturating_add(HEADER_BYTES);
+        let needed = self.outstanding.saturating_add(bytes).saturating_add(HEADER_BYTES);
         if needed <= usual {
             return Some(usual);
         }
@@ -120,10 +109,7 @@ impl Space {
 
     /// A frame was written to the current segment.
     pub(crate) fn used(&mut self, bytes: u64) {
-        assert!(
-            self.room >= bytes,
-            "a frame was written past the segment's space"
-        );
+        assert!(self.room >= bytes, "a frame was written past the segment's space");
         self.room -= bytes;
     }
 

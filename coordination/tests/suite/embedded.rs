@@ -1,6 +1,7 @@
 //! Opening, closing, snapshots.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use storage::FileSystem;
@@ -153,5 +154,42 @@ fn commits_at_once_all_happen_in_some_order() {
         }
         revisions.sort_unstable();
         assert_eq!(revisions, (1..=50).collect::<Vec<_>>());
+    });
+}
+
+/// A caller that goes away, after any number of polls: the transaction happened whole or not at
+/// all, and the next one finds its way.
+#[test]
+fn a_commit_that_is_cancelled_at_any_poll_happens_whole_or_not_at_all() {
+    run(async {
+        let (mut happened, mut did_not) = (0, 0);
+        for polls in 0..12 {
+            let disk = MemoryFileSystem::new();
+            let coordinator = open(&disk, 1).await.unwrap();
+            for number in 0..6 {
+                // Large, so that segments are prepared on the way.
+                let put = Transaction::new().put(format!("/{number}"), vec![1; 300]);
+                let put = put.put(format!("/{number}/too"), "v");
+                let mut commit = coordinator.commit(put);
+                for _ in 0..polls {
+                    let mut context = Context::from_waker(Waker::noop());
+                    if commit.as_mut().poll(&mut context).is_ready() {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                drop(commit);
+            }
+            committed(&coordinator, Transaction::new().put("/last", "v")).await;
+            let found = everything(&coordinator).await.unwrap();
+            let with_pair = found.iter().filter(|entry| entry.key.ends_with("/too")).count();
+            assert_eq!(found.len(), 2 * with_pair + 1, "{polls} polls");
+            assert_eq!(coordinator.revision().get(), with_pair as u64 + 1);
+            happened += with_pair;
+            did_not += 6 - with_pair;
+            let coordinator = open(&disk.crash(Crash::PowerCut { seed: 1 }), 2).await.unwrap();
+            assert_eq!(everything(&coordinator).await.unwrap(), found);
+        }
+        assert!(happened > 0 && did_not > 0, "{happened} {did_not}");
     });
 }

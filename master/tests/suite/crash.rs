@@ -114,7 +114,7 @@ async fn crash_after(operation: Option<u64>) -> u64 {
     }
     let operations = disk.operations() - start;
     let seed = operation.unwrap_or(0);
-    let crash = if seed % 3 == 0 { Crash::Process } else { Crash::PowerCut { seed } };
+    let crash = if seed.is_multiple_of(3) { Crash::Process } else { Crash::PowerCut { seed } };
     let disk = disk.crash(crash);
     let cluster = Cluster::start(&disk, 2).await.unwrap();
     let context = format!("after operation {operation:?}");

@@ -23,14 +23,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(session: SessionId, name: SegmentName, log: Box<dyn BlockingLog>) -> Writer {
-        Writer {
-            session,
-            name,
-            predecessor: None,
-            log,
-            last_frame: 0,
-            buffer: Vec::new(),
-        }
+        Writer { session, name, predecessor: None, log, last_frame: 0, buffer: Vec::new() }
     }
 
     /// Writes one frame of `bytes` bytes, in the next segment if this one is full.
@@ -42,13 +35,7 @@ impl Writer {
     ) -> Result<Position> {
         self.make_room(inner, bytes)?;
         let (place, synced_to) = self.begin_frame(inner);
-        put_frame(
-            &mut self.buffer,
-            place,
-            self.last_frame + 1,
-            synced_to,
-            entries,
-        );
+        put_frame(&mut self.buffer, place, self.last_frame + 1, synced_to, entries);
         self.write_frame(inner, bytes)
     }
 
@@ -102,45 +89,26 @@ impl Writer {
     fn finish_segment(&mut self, inner: &Inner) -> Result<()> {
         if self.log.is_empty() {
             let header = self.header().encode();
-            self.log
-                .append(&header)
-                .map_err(|error| inner.poison(error))?;
+            self.log.append(&header).map_err(|error| inner.poison(error))?;
             inner.books().end.offset = self.log.len();
         }
         self.sync(inner).map(drop)
     }
 
     fn advance(&mut self, books: &mut Books) {
-        let next = books
-            .space
-            .advance()
-            .expect("a segment that stands ready was seen");
-        assert_eq!(
-            next.name.number,
-            self.name.number + 1,
-            "segments are begun in order"
-        );
+        let next = books.space.advance().expect("a segment that stands ready was seen");
+        assert_eq!(next.name.number, self.name.number + 1, "segments are begun in order");
         let len = self.log.len();
         books.finished.insert(self.name.number, (self.name, len));
-        books.end = Position {
-            segment: next.name.number,
-            offset: 0,
-        };
-        self.predecessor = Some(Predecessor {
-            seed: self.name.seed,
-            len,
-            last_frame: self.last_frame,
-        });
+        books.end = Position { segment: next.name.number, offset: 0 };
+        self.predecessor =
+            Some(Predecessor { seed: self.name.seed, len, last_frame: self.last_frame });
         self.name = next.name;
         self.log = next.log;
     }
 
     fn header(&self) -> SegmentHeader {
-        SegmentHeader {
-            session: self.session,
-            name: self.name,
-            predecessor: self.predecessor,
-        }
+        SegmentHeader { session: self.session, name: self.name, predecessor: self.predecessor }
     }
 
     /// Clears the buffer, puts the segment's header there if it is still due, and says where the
@@ -155,24 +123,12 @@ impl Writer {
             offset = SEGMENT_HEADER_BYTES as u64;
         }
         let synced = inner.books().synced;
-        let synced_to = if synced.segment == self.name.number {
-            synced.offset
-        } else {
-            0
-        };
-        (
-            Place {
-                seed: self.name.seed,
-                offset,
-            },
-            synced_to,
-        )
+        let synced_to = if synced.segment == self.name.number { synced.offset } else { 0 };
+        (Place { seed: self.name.seed, offset }, synced_to)
     }
 
     fn write_frame(&mut self, inner: &Inner, bytes: u64) -> Result<Position> {
-        self.log
-            .append(&self.buffer)
-            .map_err(|error| inner.poison(error))?;
+        self.log.append(&self.buffer).map_err(|error| inner.poison(error))?;
         self.last_frame += 1;
         let mut books = inner.books();
         books.space.used(bytes);

@@ -12,24 +12,14 @@ use types::SessionId;
 
 use super::session::{entry, random_group};
 
-const NAME: SegmentName = SegmentName {
-    number: 1,
-    seed: 0x0102_0304_0506_0708,
-};
+const NAME: SegmentName = SegmentName { number: 1, seed: 0x0102_0304_0506_0708 };
 
 fn place(offset: u64) -> Place {
-    Place {
-        seed: NAME.seed,
-        offset,
-    }
+    Place { seed: NAME.seed, offset }
 }
 
 fn small_segment() -> Vec<u8> {
-    let header = SegmentHeader {
-        session: SessionId::new(7),
-        name: NAME,
-        predecessor: None,
-    };
+    let header = SegmentHeader { session: SessionId::new(7), name: NAME, predecessor: None };
     let mut out = header.encode().to_vec();
     let batch = entry(3, 42, b"hello".to_vec());
     put_frame(&mut out, place(88), 1, 0, &[batch.as_entry()]);
@@ -52,10 +42,7 @@ fn a_small_segment_has_exactly_these_bytes() {
     let found = hex(&small_segment());
     if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/segment.hex");
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the golden file is the source tree's"
-        )]
+        #[expect(clippy::disallowed_methods, reason = "the golden file is the source tree's")]
         std::fs::write(path, &found).unwrap();
     }
     assert_eq!(found, include_str!("../golden/segment.hex"));
@@ -82,39 +69,21 @@ fn a_name_reads_back_and_no_other_form_does() {
 
 #[test]
 fn a_header_is_read_under_its_own_name_only() {
-    let before = Predecessor {
-        seed: 9,
-        len: 4096,
-        last_frame: 17,
-    };
+    let before = Predecessor { seed: 9, len: 4096, last_frame: 17 };
     let name = SegmentName { number: 2, seed: 5 };
-    let header = SegmentHeader {
-        session: SessionId::new(7),
-        name,
-        predecessor: Some(before),
-    };
+    let header = SegmentHeader { session: SessionId::new(7), name, predecessor: Some(before) };
     let stored = header.encode();
     assert_eq!(SegmentHeader::decode(&stored, name), Ok(header));
-    assert_eq!(
-        SegmentHeader::decode(&stored[..87], name),
-        Err(HeaderError::Absent)
-    );
+    assert_eq!(SegmentHeader::decode(&stored[..87], name), Err(HeaderError::Absent));
     let other_seed = SegmentName { number: 2, seed: 6 };
-    assert_eq!(
-        SegmentHeader::decode(&stored, other_seed),
-        Err(HeaderError::Absent)
-    );
+    assert_eq!(SegmentHeader::decode(&stored, other_seed), Err(HeaderError::Absent));
     let other_number = SegmentName { number: 3, seed: 5 };
     let wrong = SegmentHeader::decode(&stored, other_number).unwrap_err();
     assert!(matches!(wrong, HeaderError::Wrong(_)), "{wrong:?}");
     for at in 0..SEGMENT_HEADER_BYTES {
         let mut flipped = stored;
         flipped[at] ^= 0x10;
-        assert_eq!(
-            SegmentHeader::decode(&flipped, name),
-            Err(HeaderError::Absent),
-            "byte {at}"
-        );
+        assert_eq!(SegmentHeader::decode(&flipped, name), Err(HeaderError::Absent), "byte {at}");
     }
 }
 
@@ -135,28 +104,16 @@ fn frames_read_back_at_their_own_place_only() {
         let mut random = StdRng::seed_from_u64(seed);
         let group = random_group(&mut random, 100);
         let entries: Vec<_> = group.iter().map(OwnedEntry::as_entry).collect();
-        let here = Place {
-            seed: random.next_u64(),
-            offset: random.random_range(1..1000) * 8,
-        };
+        let here = Place { seed: random.next_u64(), offset: random.random_range(1..1000) * 8 };
         let mut out = Vec::new();
         put_frame(&mut out, here, seed + 1, here.offset - 8, &entries);
         assert_eq!(out.len() % 8, 0);
         let (header, found) = read_frame(&out, here).unwrap();
-        assert_eq!(
-            (header.number, header.synced_to),
-            (seed + 1, here.offset - 8)
-        );
+        assert_eq!((header.number, header.synced_to), (seed + 1, here.offset - 8));
         assert_eq!(found, group, "seed {seed}");
-        let moved = Place {
-            offset: here.offset + 8,
-            ..here
-        };
+        let moved = Place { offset: here.offset + 8, ..here };
         assert_eq!(FrameHeader::decode(&out, moved), None, "seed {seed}");
-        let recycled = Place {
-            seed: random.next_u64(),
-            ..here
-        };
+        let recycled = Place { seed: random.next_u64(), ..here };
         assert_eq!(FrameHeader::decode(&out, recycled), None, "seed {seed}");
         let at = random.random_range(0..out.len());
         out[at] ^= 1 << random.random_range(0..8);
@@ -179,11 +136,7 @@ fn entries_that_lie_are_refused() {
             synced_to: 0,
             payload_checksum: 0,
             payload_len: random.random_range(0..100),
-            entries: if random.random_bool(0.5) {
-                1
-            } else {
-                random.next_u32()
-            },
+            entries: if random.random_bool(0.5) { 1 } else { random.next_u32() },
             is_end: random.random_bool(0.1),
             unknown_flags: false,
         };

@@ -34,12 +34,7 @@ async fn leave_recycled_files(disk: &MemoryFileSystem, random: &mut StdRng) {
 /// Runs a history until its end or the first error, which is the crash.
 async fn history(disk: &MemoryFileSystem, random: &mut StdRng) -> Option<Reached> {
     let session = Session::start(disk, 2, SMALL).await.ok()?;
-    let mut reached = Reached {
-        session,
-        acknowledged: 0,
-        released_below: 0,
-        closed: false,
-    };
+    let mut reached = Reached { session, acknowledged: 0, released_below: 0, closed: false };
     let _crashed: Result<(), Error> = steps(&mut reached, random).await;
     Some(reached)
 }
@@ -73,9 +68,7 @@ async fn steps(reached: &mut Reached, random: &mut StdRng) -> Result<(), Error> 
 
 /// What stays of the disk: a power cut, a process crash, or one and then the other.
 fn crashed(disk: &MemoryFileSystem, random: &mut StdRng) -> (MemoryFileSystem, bool) {
-    let cut = Crash::PowerCut {
-        seed: random.random(),
-    };
+    let cut = Crash::PowerCut { seed: random.random() };
     match random.random_range(0..4) {
         0 => (disk.crash(Crash::Process), false),
         1 => (disk.crash(Crash::Process).crash(cut), true),
@@ -96,36 +89,23 @@ async fn check(seed: u64, crash_at: Option<u64>) -> Result<(u64, Counters), Stri
     let operations = disk.operations() - before;
     let mut random = StdRng::seed_from_u64(seed ^ crash_at.unwrap_or(0).rotate_left(32));
     let (disk, _) = crashed(&disk, &mut random);
-    let first = read_all(&disk, 2)
-        .await
-        .map_err(|error| error.to_string())?;
+    let first = read_all(&disk, 2).await.map_err(|error| error.to_string())?;
     let Some(reached) = reached else {
         let nothing = first.0.is_empty();
-        return nothing
-            .then(|| (operations, disk.counters()))
-            .ok_or("frames of nobody".into());
+        return nothing.then(|| (operations, disk.counters())).ok_or("frames of nobody".into());
     };
-    let Reached {
-        session,
-        acknowledged,
-        released_below,
-        closed,
-    } = reached;
+    let Reached { session, acknowledged, released_below, closed } = reached;
     check_prefix(&first.0, &session.written, released_below, acknowledged)?;
     if closed && !first.1 {
         return Err("a clean close was forgotten".into());
     }
-    let again = read_all(&disk, 2)
-        .await
-        .map_err(|error| error.to_string())?;
+    let again = read_all(&disk, 2).await.map_err(|error| error.to_string())?;
     if again != first {
         return Err("a second recovery found something else".into());
     }
     // A power cut before the second recovery may take what was never acknowledged, no more.
     let disk = disk.crash(Crash::PowerCut { seed });
-    let after = read_all(&disk, 2)
-        .await
-        .map_err(|error| error.to_string())?;
+    let after = read_all(&disk, 2).await.map_err(|error| error.to_string())?;
     check_prefix(&after.0, &session.written, released_below, acknowledged)?;
     Ok((operations, disk.counters()))
 }
@@ -139,9 +119,8 @@ fn a_crash_at_any_operation_keeps_what_was_acknowledged() {
             let context = |at: u64| format!("seed {seed}, crash after operation {at}");
             let (operations, _) = check(seed, None).await.unwrap();
             for at in 0..=operations {
-                let (_, counters) = check(seed, Some(at))
-                    .await
-                    .unwrap_or_else(|e| panic!("{}: {e}", context(at)));
+                let (_, counters) =
+                    check(seed, Some(at)).await.unwrap_or_else(|e| panic!("{}: {e}", context(at)));
                 pairs += 1;
                 total.recycled_logs += counters.recycled_logs;
                 total.torn_writes += counters.torn_writes;
@@ -161,24 +140,14 @@ async fn check_stale(seed: u64) -> Result<(), String> {
     let disk = MemoryFileSystem::new();
     for number in 1..=2 {
         let mut session = Session::start(&disk, number, SMALL).await.unwrap();
-        let frames = if number == 1 {
-            6
-        } else {
-            random.random_range(1..5)
-        };
+        let frames = if number == 1 { 6 } else { random.random_range(1..5) };
         for first in 1..=frames {
             let payload = vec![number as u8; 50];
-            session
-                .append(vec![super::session::entry(1, first, payload)])
-                .await
-                .unwrap();
+            session.append(vec![super::session::entry(1, first, payload)]).await.unwrap();
             session.log.sync().unwrap();
         }
         if number == 2 {
-            let found = read_all(&disk, 2)
-                .await
-                .map_err(|error| error.to_string())?
-                .0;
+            let found = read_all(&disk, 2).await.map_err(|error| error.to_string())?.0;
             check_prefix(&found, &session.written, 0, frames as usize)?;
         }
         drop(session);
@@ -193,9 +162,7 @@ async fn check_stale(seed: u64) -> Result<(), String> {
 fn frames_of_a_recycled_segments_former_life_are_never_accepted() {
     run(async {
         for seed in 0..10 {
-            check_stale(seed)
-                .await
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            check_stale(seed).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
     });
 }

@@ -14,10 +14,7 @@ async fn small_log(disk: &MemoryFileSystem, frames: u64) -> Session {
     let mut session = Session::start(disk, 1, SMALL).await.unwrap();
     for number in 1..=frames {
         let payload = vec![number as u8; 150 + 10 * number as usize];
-        session
-            .append(vec![entry(1, number, payload)])
-            .await
-            .unwrap();
+        session.append(vec![entry(1, number, payload)]).await.unwrap();
         session.log.sync().unwrap();
     }
     session
@@ -50,10 +47,7 @@ fn a_flipped_byte_is_found_or_costs_the_last_frame_only() {
                 }
             }
         }
-        assert!(
-            found > 1000 && lost > 200 && harmless > 1000,
-            "{found} {lost} {harmless}"
-        );
+        assert!(found > 1000 && lost > 200 && harmless > 1000, "{found} {lost} {harmless}");
     });
 }
 
@@ -64,11 +58,7 @@ fn after_a_clean_close_every_flipped_byte_is_found() {
         let session = small_log(&disk, 8).await;
         session.log.close().await.unwrap();
         let mut at_fault = 0;
-        for (path, used) in disk
-            .paths()
-            .into_iter()
-            .zip([None, Some(session.log.end().offset)])
-        {
+        for (path, used) in disk.paths().into_iter().zip([None, Some(session.log.end().offset)]) {
             let len = disk.read_all(&path).unwrap().len() as u64;
             for offset in 0..used.unwrap_or(len) {
                 let copy = disk.deep_clone();
@@ -114,9 +104,7 @@ fn a_missing_foreign_or_doubled_segment_is_corruption() {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
         }
         // Without its oldest segment it is a log that was released up to there.
-        let mut reader = recover(&files, &folder(1), sealed[1..].to_vec())
-            .await
-            .unwrap();
+        let mut reader = recover(&files, &folder(1), sealed[1..].to_vec()).await.unwrap();
         assert_eq!(reader.next().await.unwrap().unwrap().position.segment, 2);
     });
 }
@@ -153,10 +141,7 @@ async fn script(files: Arc<dyn FileSystem>) -> (Option<Session>, usize, Option<E
             session.log.sync()?;
             acknowledged = number as usize;
             if number % 10 == 0 {
-                session
-                    .log
-                    .release_before(session.log.end().segment - 1)
-                    .await?;
+                session.log.release_before(session.log.end().segment - 1).await?;
             }
             Ok(())
         };
@@ -203,9 +188,8 @@ fn an_error_at_any_operation_loses_nothing_that_was_acknowledged() {
                 }
                 // A removal that failed may have been done all the same.
                 let oldest = session.log.end().segment;
-                let (frames, _) = read_from(Arc::new(disk), 1)
-                    .await
-                    .unwrap_or_else(|e| panic!("{context}: {e}"));
+                let (frames, _) =
+                    read_from(Arc::new(disk), 1).await.unwrap_or_else(|e| panic!("{context}: {e}"));
                 check_prefix(&frames, &session.written, oldest, acknowledged)
                     .unwrap_or_else(|error| panic!("{context}: {error}"));
             }

@@ -11,17 +11,11 @@ use tepui_wal::{Entry, EntryKind, Error, Frame, Log, LogOptions, OwnedEntry, Pos
 use types::{Epoch, RangeId, SeqNo, SessionId};
 
 /// Small enough that a few frames fill a segment.
-pub(super) const SMALL: LogOptions = LogOptions {
-    first_segment_bytes: 1024,
-    segment_bytes: 4096,
-    segments_ahead: 1,
-};
+pub(super) const SMALL: LogOptions =
+    LogOptions { first_segment_bytes: 1024, segment_bytes: 4096, segments_ahead: 1 };
 
 pub(super) fn run<T>(test: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(test)
 }
 
@@ -46,11 +40,7 @@ pub(super) fn random_group(random: &mut StdRng, bytes_max: usize) -> Vec<OwnedEn
         .map(|_| {
             let mut payload = vec![0; random.random_range(0..=bytes_max)];
             random.fill_bytes(&mut payload);
-            entry(
-                random.random_range(1..5),
-                random.random_range(1..1000),
-                payload,
-            )
+            entry(random.random_range(1..5), random.random_range(1..1000), payload)
         })
         .collect()
 }
@@ -77,10 +67,7 @@ impl Session {
     ) -> Result<Session, Error> {
         let env = Env::simulated(session as u64);
         let log = Log::create(files, env, folder(session), options).await?;
-        Ok(Session {
-            log,
-            written: Vec::new(),
-        })
+        Ok(Session { log, written: Vec::new() })
     }
 
     /// Reserves, appends; remembers the group before it is known to be written.
@@ -89,10 +76,7 @@ impl Session {
         let _space = self.log.reserve(payload, group.len()).await?;
         let entries: Vec<Entry<'_>> = group.iter().map(OwnedEntry::as_entry).collect();
         let appended = self.log.append(&entries);
-        let unknown = Position {
-            segment: u64::MAX,
-            offset: 0,
-        };
+        let unknown = Position { segment: u64::MAX, offset: 0 };
         let at = *appended.as_ref().unwrap_or(&unknown);
         self.written.push((at, group));
         appended
@@ -127,28 +111,18 @@ pub(super) fn check_prefix(
     released_below: u64,
     acknowledged: usize,
 ) -> Result<(), String> {
-    let first = written
-        .iter()
-        .position(|(at, _)| at.segment >= released_below);
+    let first = written.iter().position(|(at, _)| at.segment >= released_below);
     let first = first.unwrap_or(written.len());
     let last = frames.last().map_or(0, |frame| frame.number as usize);
     if last < acknowledged && first < acknowledged {
-        return Err(format!(
-            "frame {acknowledged} was acknowledged, the last found is {last}"
-        ));
+        return Err(format!("frame {acknowledged} was acknowledged, the last found is {last}"));
     }
     if let Some(oldest) = frames.first()
         && oldest.number as usize > first + 1
     {
-        return Err(format!(
-            "frames before {} are gone, {first} were released",
-            oldest.number
-        ));
+        return Err(format!("frames before {} are gone, {first} were released", oldest.number));
     }
-    for (before, frame) in std::iter::once(None)
-        .chain(frames.iter().map(Some))
-        .zip(frames)
-    {
+    for (before, frame) in std::iter::once(None).chain(frames.iter().map(Some)).zip(frames) {
         if before.is_some_and(|before| before.number + 1 != frame.number) {
             return Err(format!("a gap before frame {}", frame.number));
         }

@@ -1,6 +1,7 @@
 //! Writing and reading without accidents.
 
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -24,11 +25,7 @@ fn what_was_appended_is_read_back_across_segments() {
             assert_eq!(session.log.sync().unwrap(), end);
             assert_eq!(session.log.synced(), end);
         }
-        assert!(
-            session.log.end().segment > 5,
-            "it rolled: {}",
-            session.log.end()
-        );
+        assert!(session.log.end().segment > 5, "it rolled: {}", session.log.end());
         let (frames, clean) = read_all(&disk, 1).await.unwrap();
         assert_eq!(frames.len(), 200);
         assert!(!clean);
@@ -62,16 +59,10 @@ fn a_closed_log_says_so_and_takes_nothing_more() {
             let disk = MemoryFileSystem::new();
             let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
             for number in 1..=appends {
-                session
-                    .append(vec![entry(1, number, vec![7; 100])])
-                    .await
-                    .unwrap();
+                session.append(vec![entry(1, number, vec![7; 100])]).await.unwrap();
             }
             session.log.close().await.unwrap();
-            let refused = session
-                .append(vec![entry(1, 9, Vec::new())])
-                .await
-                .unwrap_err();
+            let refused = session.append(vec![entry(1, 9, Vec::new())]).await.unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::FailedPrecondition);
             assert!(session.log.sync().is_err());
             let (frames, clean) = read_all(&disk, 1).await.unwrap();
@@ -80,11 +71,7 @@ fn a_closed_log_says_so_and_takes_nothing_more() {
             let files: Arc<dyn FileSystem> = Arc::new(disk.clone());
             let names = files.list(&folder(1), "").await.unwrap();
             let last = session.log.end().segment;
-            assert_eq!(
-                names.len() as u64,
-                last,
-                "segments that stood ready are gone"
-            );
+            assert_eq!(names.len() as u64, last, "segments that stood ready are gone");
         }
     });
 }
@@ -94,10 +81,7 @@ fn a_log_that_should_have_been_closed_is_refused_without_its_mark() {
     run(async {
         let disk = MemoryFileSystem::new();
         let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
-        session
-            .append(vec![entry(1, 1, vec![7; 100])])
-            .await
-            .unwrap();
+        session.append(vec![entry(1, 1, vec![7; 100])]).await.unwrap();
         let files: Arc<dyn FileSystem> = Arc::new(disk.clone());
         let sealed = files.seal(&folder(1)).await.unwrap();
         let reader = recover(&files, &folder(1), sealed).await.unwrap();
@@ -115,10 +99,7 @@ fn a_frame_larger_than_a_segment_gets_its_own() {
         let disk = MemoryFileSystem::new();
         let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
         for (number, bytes) in [(1, 10), (2, 3_000_000), (3, 10), (4, 50_000), (5, 10)] {
-            session
-                .append(vec![entry(1, number, vec![number as u8; bytes])])
-                .await
-                .unwrap();
+            session.append(vec![entry(1, number, vec![number as u8; bytes])]).await.unwrap();
             session.log.sync().unwrap();
         }
         let (frames, _) = read_all(&disk, 1).await.unwrap();
@@ -180,16 +161,10 @@ fn a_full_disk_refuses_reservations_and_recovers_unaided() {
             }
         };
         assert_eq!(refused.kind(), ErrorKind::ResourceExhausted);
-        assert!(
-            (2..10).contains(&accepted),
-            "{accepted} frames of the first segment"
-        );
+        assert!((2..10).contains(&accepted), "{accepted} frames of the first segment");
         session.log.sync().unwrap();
         disk.set_capacity(None);
-        session
-            .append(vec![entry(1, 1, vec![1; 100])])
-            .await
-            .unwrap();
+        session.append(vec![entry(1, 1, vec![1; 100])]).await.unwrap();
         session.log.close().await.unwrap();
         let (frames, clean) = read_all(&disk, 1).await.unwrap();
         assert_eq!((frames.len(), clean), (accepted + 1, true));
@@ -215,10 +190,7 @@ fn released_segments_go_oldest_first_and_never_the_current() {
         let disk = MemoryFileSystem::new();
         let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
         for number in 1..=60 {
-            session
-                .append(vec![entry(1, number, vec![1; 300])])
-                .await
-                .unwrap();
+            session.append(vec![entry(1, number, vec![1; 300])]).await.unwrap();
         }
         session.log.sync().unwrap();
         let before = session.log.retained_bytes();
@@ -241,16 +213,9 @@ fn a_segment_before_the_first_synced_frame_of_its_successor_stays() {
         let disk = MemoryFileSystem::new();
         let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
         while session.log.end().segment < 2 {
-            session
-                .append(vec![entry(1, 1, vec![1; 300])])
-                .await
-                .unwrap();
+            session.append(vec![entry(1, 1, vec![1; 300])]).await.unwrap();
         }
-        assert_eq!(
-            session.log.synced().segment,
-            1,
-            "rolling synced the first segment"
-        );
+        assert_eq!(session.log.synced().segment, 1, "rolling synced the first segment");
         session.log.release_before(2).await.unwrap();
         assert_eq!(session.log.oldest_segment(), 1);
         session.log.sync().unwrap();
@@ -265,10 +230,7 @@ fn a_removed_log_is_gone_and_removing_it_again_is_nothing() {
         let disk = MemoryFileSystem::new();
         let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
         for number in 1..=20 {
-            session
-                .append(vec![entry(1, number, vec![1; 300])])
-                .await
-                .unwrap();
+            session.append(vec![entry(1, number, vec![1; 300])]).await.unwrap();
         }
         session.log.close().await.unwrap();
         let files: Arc<dyn FileSystem> = Arc::new(disk.clone());
@@ -283,17 +245,12 @@ fn an_inspection_prints_frames_and_the_end() {
     run(async {
         let disk = MemoryFileSystem::new();
         let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
-        session
-            .append(vec![entry(3, 42, b"hello".to_vec())])
-            .await
-            .unwrap();
+        session.append(vec![entry(3, 42, b"hello".to_vec())]).await.unwrap();
         session.log.close().await.unwrap();
         let files: Arc<dyn FileSystem> = Arc::new(disk.clone());
         let name = files.list(&folder(1), "").await.unwrap()[0].name.clone();
         let mut text = String::new();
-        inspect(&files, &folder(1).join(&name), &mut text)
-            .await
-            .unwrap();
+        inspect(&files, &folder(1).join(&name), &mut text).await.unwrap();
         for expected in [
             "segment 1 seed",
             "88 frame 1 88 bytes, synced to 0\n",
@@ -310,4 +267,33 @@ fn an_inspection_prints_frames_and_the_end() {
 fn positions_order_by_segment_first() {
     let at = |segment, offset| Position { segment, offset };
     assert!(at(1, 900) < at(2, 0) && at(2, 0) < at(2, 8));
+}
+
+/// A caller that goes away while a segment is prepared for it: nothing is lost, nothing is kept.
+#[test]
+fn a_reservation_that_is_cancelled_at_any_poll_leaves_the_log_whole() {
+    run(async {
+        for polls in 0..8 {
+            let disk = MemoryFileSystem::new();
+            let mut session = Session::start(&disk, 1, SMALL).await.unwrap();
+            for number in 1..=10 {
+                let mut reserve = Box::pin(session.log.reserve(5_000 * number, 1));
+                for _ in 0..polls {
+                    let mut context = Context::from_waker(Waker::noop());
+                    if reserve.as_mut().poll(&mut context).is_ready() {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                drop(reserve);
+                let group = vec![entry(1, number as u64, vec![1; 700])];
+                session.append(group).await.unwrap();
+                session.log.sync().unwrap();
+            }
+            session.log.close().await.unwrap();
+            let (frames, clean) = read_all(&disk, 1).await.unwrap();
+            assert!(clean, "{polls} polls");
+            check_prefix(&frames, &session.written, 0, 10).unwrap();
+        }
+    });
 }
