@@ -1,6 +1,6 @@
 //! One range that this server serves: its storage, its schema, and the lock that orders its writes.
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use client::{RangeTarget, Result};
@@ -20,7 +20,9 @@ pub(crate) struct Range {
     store: Arc<Store>,
     table: TableId,
     /// The short lock: orders batches. No await and no file access under it.
-    writing: Mutex<Writing>,
+    writing: Mutex<ServerTime>,
+    /// Changed only under `writing`.
+    is_closed: AtomicBool,
     stripes: Stripes,
     /// Changed only under `writing`.
     schema: RwLock<Arc<TableSchema>>,
@@ -29,18 +31,14 @@ pub(crate) struct Range {
     counted: AtomicU64,
 }
 
-struct Writing {
-    time: ServerTime,
-    is_closed: bool,
-}
-
 impl Range {
     pub(crate) fn new(store: Arc<Store>, schema: Arc<TableSchema>, budget: Arc<Budget>) -> Range {
         let time = ServerTime::after(store.last_timestamp_bound());
         Range {
             table: schema.id,
             store,
-            writing: Mutex::new(Writing { time, is_closed: false }),
+            writing: Mutex::new(time),
+            is_closed: AtomicBool::new(false),
             stripes: Stripes::default(),
             schema: RwLock::new(schema),
             budget,
@@ -103,13 +101,14 @@ impl Range {
     ) -> Result<Ticket<LogCommit>> {
         let _stripes = self.stripes.shared(rows.iter().map(|row| &row.row[..]));
         let (ticket, seat) = {
-            let mut writing = self.writing();
-            if writing.is_closed {
-                return Err(wrong_range(self.id(), "it is being closed"));
+            let mut time = self.writing();
+            if self.is_closed() {
+                return Err(self.closed());
             }
+            pipeline.check_open()?;
             let schema = self.schema();
             self.check_generation(target.generation)?;
-            let at = writing.time.next(pipeline.env.now_micros(), schema.granularity);
+            let at = time.next(pipeline.env.now_micros(), schema.granularity);
             batch.sequence(self.store.next_seq(), at);
             let end = pipeline.log.end();
             let floor = LogPosition { segment: end.segment, offset: end.offset };
@@ -151,13 +150,14 @@ impl Range {
 
     /// No batch is placed from now on. Returns the last number given out.
     pub(crate) fn close_writing(&self) -> SeqNo {
-        self.writing().is_closed = true;
+        let _writing = self.writing();
+        self.is_closed.store(true, SeqCst);
         self.last_placed()
     }
 
     /// Has it been closed?
     pub(crate) fn is_closed(&self) -> bool {
-        self.writing().is_closed
+        self.is_closed.load(SeqCst)
     }
 
     /// Ends the range's service: what is not flushed stays in the log.
@@ -178,7 +178,7 @@ impl Range {
         SeqNo::from_raw(next - 1).expect("one before a sequence number")
     }
 
-    fn writing(&self) -> MutexGuard<'_, Writing> {
+    fn writing(&self) -> MutexGuard<'_, ServerTime> {
         self.writing.lock().expect("no holder of this lock panics")
     }
 }

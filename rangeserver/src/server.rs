@@ -61,7 +61,6 @@ pub(crate) struct Shared {
     pub(crate) compaction_work: Notify,
     /// The last flush met a full disk.
     pub(crate) disk_full: AtomicBool,
-    is_closing: AtomicBool,
     is_stopping: AtomicBool,
 }
 
@@ -111,7 +110,6 @@ impl RangeServer {
             flush_work: Notify::new(),
             compaction_work: Notify::new(),
             disk_full: AtomicBool::new(false),
-            is_closing: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         });
         let tasks = Mutex::new(maintenance::start(&shared));
@@ -161,7 +159,7 @@ impl RangeServer {
     /// When not all could be flushed; the log stays then, and the next start takes it up.
     pub async fn close(&self) -> Result<()> {
         let shared = &self.shared;
-        shared.is_closing.store(true, SeqCst);
+        shared.pipeline.close();
         let ranges = shared.ranges.all();
         for range in &ranges {
             range.close_writing();
@@ -184,7 +182,7 @@ impl RangeServer {
     /// Stops the background tasks and refuses requests, and leaves everything else as it is: what a
     /// crash does. For tests of recovery.
     pub async fn abandon(&self) {
-        self.shared.is_closing.store(true, SeqCst);
+        self.shared.pipeline.close();
         self.stop_tasks().await;
     }
 
@@ -223,11 +221,7 @@ impl Shared {
             let text = format!("the server stopped: {reason}");
             return Err(client::Error::new(ErrorKind::Poisoned, text));
         }
-        if self.is_closing.load(SeqCst) {
-            let text = "the server is being stopped";
-            return Err(client::Error::new(ErrorKind::Unavailable, text));
-        }
-        Ok(())
+        self.pipeline.check_open()
     }
 
     /// Stops everything for good.
@@ -251,8 +245,8 @@ impl Shared {
     async fn flush_whole(&self, range: &Arc<Range>, reason: Reason) -> Result<()> {
         let last = range.freeze(reason);
         if !maintenance::wait_published(self, range, last).await {
-            let reason = self.poison.reason().unwrap_or_default();
-            return Err(Error::Poisoned(reason.to_owned()));
+            let poisoned = self.poison.reason().map(|reason| Error::Poisoned(reason.to_owned()));
+            return Err(poisoned.unwrap_or(Error::Busy));
         }
         let flushed = range.store().flush_all(reason).await;
         range.recount();

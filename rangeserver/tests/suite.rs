@@ -1,9 +1,11 @@
 //! The range server over an in-memory disk, a simulated world and a small fake catalog.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod suite {
     mod basics;
     mod commits;
     mod crashes;
+    mod faults;
     mod large_values;
     mod planted;
     mod pressure;

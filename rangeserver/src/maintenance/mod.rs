@@ -38,7 +38,9 @@ async fn orphans_loop(shared: Arc<Shared>) {
     while !shared.is_stopping() {
         let wait = pipeline.queue.env().orphans.notified();
         let _ = pipeline.env.timeout(config.options.maintenance_interval, wait).await;
-        pipeline.env.blocking(|| pipeline.queue.lead_orphans());
+        if !pipeline.queue.is_idle() {
+            pipeline.env.blocking(|| pipeline.queue.lead_orphans());
+        }
     }
 }
 
@@ -65,7 +67,7 @@ async fn flush_loop(shared: Arc<Shared>) {
 /// One round. `Err`: a flush failed; it is worth another try later.
 async fn flush_what_is_due(shared: &Arc<Shared>) -> Result<(), ()> {
     let ranges = shared.ranges.all();
-    let loads: Vec<RangeLoad> = ranges.iter().map(|range| load(range)).collect();
+    let loads: Vec<RangeLoad> = ranges.iter().map(load).collect();
     for (place, reason) in plan(&loads, &pressure(shared)) {
         let Some(range) = ranges.get(place) else {
             continue;
@@ -125,10 +127,10 @@ async fn flush_range(shared: &Arc<Shared>, range: &Arc<Range>, reason: Reason) -
     }
 }
 
-/// Waits until everything up to `seq` is visible. `false`: it never will be.
+/// Waits until everything up to `seq` is visible. `false`: it will not be, or the server stops.
 pub(crate) async fn wait_published(shared: &Shared, range: &Range, seq: SeqNo) -> bool {
     while range.store().published() < seq {
-        if shared.poison.reason().is_some() {
+        if shared.poison.reason().is_some() || shared.is_stopping() {
             return false;
         }
         shared.pipeline.env.sleep(PUBLISHED_POLL).await;

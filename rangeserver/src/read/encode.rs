@@ -2,7 +2,8 @@
 //!
 //! A message is a run of `CellChunk`s (field 1). The rules of the chunk stream:
 //!
-//! - The first chunk of a row carries `row_key`; later ones of the row do not.
+//! - The first chunk of a row carries `row_key`; so does the first chunk of a message that goes on
+//!   with the row ([`RowKeys`]). Other chunks do not.
 //! - `family_name` and `qualifier` stand where they change, and a new family always comes with a
 //!   qualifier, though it may be empty.
 //! - A value longer than [`CHUNK_VALUE_BYTES_MAX`] is divided: every chunk but the last says the
@@ -16,7 +17,7 @@
 //! - At most one message and one chunk are in memory here.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use client::ReadReply;
+use client::{ReadReply, RowKeys};
 use types::limits::{QUALIFIER_BYTES_MAX, REPLY_BYTES_MAX, ROW_KEY_BYTES_MAX};
 use types::{FamilyId, Timestamp};
 
@@ -61,8 +62,13 @@ pub(crate) struct ReplyEncoder {
     /// The chunk that may still turn out to be its row's last; empty when there is none.
     held: Vec<u8>,
     row: Vec<u8>,
+    row_keys: RowKeys,
     /// Must the next chunk carry the row key?
     is_row_new: bool,
+    /// Does the held chunk carry the row key?
+    held_names_row: bool,
+    /// Does the held chunk go on with a divided value?
+    held_goes_on: bool,
     column: Option<(FamilyId, Vec<u8>)>,
     /// Bytes of the cell's value that are still to come.
     value_left: u64,
@@ -72,6 +78,11 @@ pub(crate) struct ReplyEncoder {
 }
 
 impl ReplyEncoder {
+    /// Encodes rows named in this way.
+    pub(crate) fn new(row_keys: RowKeys) -> ReplyEncoder {
+        ReplyEncoder { row_keys, ..ReplyEncoder::default() }
+    }
+
     /// Begins a row. It must get a cell.
     pub(crate) fn begin_row(&mut self, row: &[u8]) {
         assert!(self.held.is_empty(), "the row before is finished");
@@ -88,6 +99,7 @@ impl ReplyEncoder {
         if self.is_row_new {
             put_bytes(&mut self.held, ROW_KEY, &self.row);
             self.is_row_new = false;
+            self.held_names_row = true;
         }
         let (same_family, same_column) = match &self.column {
             Some((family, qualifier)) => {
@@ -125,6 +137,7 @@ impl ReplyEncoder {
         self.value_left = left.expect("pieces make up no more than the value");
         if !is_first {
             self.release_held();
+            self.held_goes_on = true;
         }
         put_bytes(&mut self.held, VALUE, piece);
         if self.value_left > 0 {
@@ -169,6 +182,12 @@ impl ReplyEncoder {
         if self.held.is_empty() {
             return;
         }
+        let may_name_row = !self.held_goes_on || self.row_keys == RowKeys::AtMessages;
+        if self.message.is_empty() && !self.held_names_row && may_name_row {
+            put_bytes(&mut self.held, ROW_KEY, &self.row);
+        }
+        self.held_names_row = false;
+        self.held_goes_on = false;
         self.message.put_u8(CHUNKS);
         let mut len = self.held.len() as u64;
         while len >= 0x80 {

@@ -104,7 +104,7 @@ impl RangeRead {
             stands_on_cell: false,
             row: Vec::new(),
             value: None,
-            encoder: ReplyEncoder::default(),
+            encoder: ReplyEncoder::new(request.row_keys),
             scratch: Vec::new(),
             steps: 0,
             is_finished: false,

@@ -1,10 +1,12 @@
 //! The commit queue's world in the server: the session's log and the ranges' storage.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 use env::Env;
 use lsm::{Batch, Store};
 use tokio::sync::Notify;
+use types::ErrorKind;
 use wal::{Entry, EntryKind, Log, Reservation};
 
 use super::commit::{CommitEnv, CommitError, CommitQueue, GroupLimits};
@@ -80,6 +82,9 @@ pub(crate) struct Pipeline {
     pub(crate) log: Arc<Log>,
     pub(crate) queue: Arc<CommitQueue<LogCommit>>,
     pub(crate) env: Env,
+    /// Checked under each range's lock: once it is set and a range's lock was taken after that, no
+    /// further batch of the range is placed.
+    is_closed: AtomicBool,
 }
 
 impl Pipeline {
@@ -87,7 +92,24 @@ impl Pipeline {
         let log = Arc::new(log);
         let commit = LogCommit::new(Arc::clone(&log), poison);
         let queue = Arc::new(CommitQueue::new(commit, GroupLimits::default()));
-        Pipeline { log, queue, env }
+        Pipeline { log, queue, env, is_closed: AtomicBool::new(false) }
+    }
+
+    /// No batch is placed from now on.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, SeqCst);
+    }
+
+    /// May batches be placed?
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(crate) fn check_open(&self) -> client::Result<()> {
+        if self.is_closed.load(SeqCst) {
+            let text = "the server is being stopped";
+            return Err(client::Error::new(ErrorKind::Unavailable, text));
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,7 @@ type Row = (Vec<u8>, Vec<Cell>);
 /// Merges chunks as a client does, and refuses what a client must not be sent.
 #[derive(Default)]
 struct Merger {
+    row_keys: RowKeys,
     rows: Vec<Row>,
     row: Option<Row>,
     family: Option<String>,
@@ -24,11 +25,19 @@ struct Merger {
 
 impl Merger {
     fn add(&mut self, encoded: &[u8]) {
-        for chunk in ReadRowsResponse::decode(encoded).unwrap().chunks {
+        for (place, chunk) in
+            ReadRowsResponse::decode(encoded).unwrap().chunks.into_iter().enumerate()
+        {
             if chunk.row_key.is_empty() {
                 assert!(self.row.is_some(), "a row begins with its key");
+                let may_miss = self.expected.is_some() && self.row_keys == RowKeys::AtCells;
+                assert!(place > 0 || may_miss, "a message begins with its row's key");
+            } else if let Some((row, _)) = &self.row {
+                assert_eq!(*row, chunk.row_key, "a key inside a row is its own");
+                assert_eq!(place, 0, "a key is repeated only where a message begins");
+                let may_stand = self.expected.is_none() || self.row_keys == RowKeys::AtMessages;
+                assert!(may_stand, "no key stands inside a value");
             } else {
-                assert!(self.row.is_none(), "a key only begins a row");
                 self.row = Some((chunk.row_key.to_vec(), Vec::new()));
                 (self.family, self.qualifier) = (None, None);
                 assert!(chunk.family_name.is_some() && chunk.qualifier.is_some());
@@ -69,8 +78,8 @@ impl Merger {
 }
 
 /// Encodes rows with pieces of `piece` bytes; the messages.
-fn encode(rows: &[Row], piece: usize) -> Vec<ReadReply> {
-    let mut encoder = ReplyEncoder::default();
+fn encode(rows: &[Row], piece: usize, row_keys: RowKeys) -> Vec<ReadReply> {
+    let mut encoder = ReplyEncoder::new(row_keys);
     let mut replies = Vec::new();
     for (row, cells) in rows {
         encoder.begin_row(row);
@@ -100,8 +109,13 @@ fn encode(rows: &[Row], piece: usize) -> Vec<ReadReply> {
 }
 
 fn check(rows: &[Row], piece: usize) -> usize {
-    let replies = encode(rows, piece);
-    let mut merger = Merger::default();
+    check_naming(rows, piece, RowKeys::AtMessages);
+    check_naming(rows, piece, RowKeys::AtCells)
+}
+
+fn check_naming(rows: &[Row], piece: usize, row_keys: RowKeys) -> usize {
+    let replies = encode(rows, piece, row_keys);
+    let mut merger = Merger { row_keys, ..Merger::default() };
     let mut counted = 0;
     for reply in &replies {
         assert!(reply.encoded.len() <= REPLY_BYTES_MAX);
@@ -158,7 +172,7 @@ fn the_largest_cells_stay_within_the_limit_of_a_message() {
 #[test]
 fn one_small_row_has_exactly_these_bytes() {
     let rows = [(b"r".to_vec(), vec![("f".to_owned(), b"q".to_vec(), 1000, b"v".to_vec())])];
-    let replies = encode(&rows, 10);
+    let replies = encode(&rows, 10, RowKeys::AtCells);
     let expected = [
         &[0x0a, 0x15][..],         // one chunk
         &[0x0a, 1, b'r'],          // row_key
