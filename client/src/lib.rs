@@ -23,5 +23,6 @@ pub use error::{Error, Result};
 pub use routed_read::RoutedRead;
 pub use router::{KeySample, Router};
 pub use service::{
-    RangeSample, RangeService, RangeTarget, ReadReplies, ReadReply, ReadRequest, WriteRequest,
+    RangeSample, RangeService, RangeTarget, ReadReplies, ReadReply, ReadRequest, RowKeys,
+    WriteRequest,
 };

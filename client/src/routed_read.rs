@@ -22,7 +22,7 @@ use proto::google::bigtable::v2::read_rows_response::CellChunk;
 use proto::google::bigtable::v2::read_rows_response::cell_chunk::RowStatus;
 use types::{ErrorKind, ReadSpec, RowRange, RowSet, TableName, row_successor};
 
-use crate::{Error, ReadReplies, ReadReply, ReadRequest, Result, Router, TableLayout};
+use crate::{Error, ReadReplies, ReadReply, ReadRequest, Result, Router, RowKeys, TableLayout};
 
 /// A running read of a table: pulled, so it holds no more than a reply or two. Dropping it stops
 /// the read.
@@ -43,6 +43,7 @@ pub struct RoutedRead {
     /// The last reply handed on.
     handed_on: Bytes,
     failures: u32,
+    row_keys: RowKeys,
 }
 
 struct Running {
@@ -80,7 +81,14 @@ impl RoutedRead {
             running: None,
             handed_on: Bytes::new(),
             failures: 0,
+            row_keys: RowKeys::default(),
         }
+    }
+
+    /// The same read, naming its rows in this way.
+    pub fn naming_rows(mut self, row_keys: RowKeys) -> RoutedRead {
+        self.row_keys = row_keys;
+        self
     }
 
     /// Opens the next range. False when there is nothing left to read.
@@ -102,6 +110,7 @@ impl RoutedRead {
                 rows: RowSet::new(inside.collect()),
                 rows_limit: self.rows_left.unwrap_or(0),
             },
+            row_keys: self.row_keys,
         };
         self.running =
             Some(Running { replies: location.server.read(request).await?, end: bounds.end });

@@ -36,6 +36,18 @@ pub struct WriteRequest {
     pub rows: Vec<RowMutations>,
 }
 
+/// Which chunks of a reply name their row, besides the first chunk of each row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowKeys {
+    /// A message's first chunk, if it begins a cell. Every client but one reads this.
+    #[default]
+    AtCells,
+    /// Every message's first chunk, also where it goes on with a divided value: the Python data
+    /// client takes a message whose first chunk names no row for one out of order, while the Go
+    /// client refuses a row key inside a value.
+    AtMessages,
+}
+
 /// A read of the rows of one range.
 #[derive(Clone, Debug)]
 pub struct ReadRequest {
@@ -43,6 +55,8 @@ pub struct ReadRequest {
     pub target: RangeTarget,
     /// Cut to the range's bounds.
     pub spec: ReadSpec,
+    /// How the reply names its rows.
+    pub row_keys: RowKeys,
 }
 
 /// One message of a read's reply.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{Error, ReadReplies, Result, Router, TableLayout};
+use client::{Error, ReadReplies, Result, Router, RowKeys, TableLayout};
 use futures::stream::{self, Stream};
 use prost::Message;
 use proto::codec::Encoded;
@@ -129,6 +129,7 @@ impl DataGateway {
     async fn read(
         &self,
         request: v2::ReadRowsRequest,
+        row_keys: RowKeys,
         deadline: Option<Duration>,
     ) -> Result<Answers<Encoded>> {
         refuse_view(&request.authorized_view_name)?;
@@ -143,7 +144,7 @@ impl DataGateway {
         refuse(wants_stats, "The view REQUEST_STATS_FULL")?;
         filter::passes_all(request.filter.as_ref())?;
         let layout = self.layout(&table).await?;
-        let read = self.router.read(&table, layout, spec, deadline);
+        let read = self.router.read(&table, layout, spec, deadline).naming_rows(row_keys);
         let replies = stream::try_unfold(read, async |mut read| match read.next().await {
             Ok(reply) => Ok(reply.map(|reply| (Encoded(reply.encoded), read))),
             Err(error) => Err(status(&error)),
@@ -198,6 +199,21 @@ fn deadline(metadata: &MetadataMap) -> Option<Duration> {
         "n" => Some(Duration::from_nanos(count)),
         _ => None,
     }
+}
+
+/// How this client wants rows named. Python's data client says what it is in `x-goog-api-client`:
+/// its library's version ends in `-data` or `-data-async`.
+fn row_keys(metadata: &MetadataMap) -> RowKeys {
+    let versions = metadata.get("x-goog-api-client").and_then(|value| value.to_str().ok());
+    let versions = versions.unwrap_or_default();
+    let is_data_client = versions.split(' ').any(|version| {
+        version.starts_with("gccl/")
+            && (version.ends_with("-data") || version.ends_with("-data-async"))
+    });
+    if versions.contains("gl-python/") && is_data_client {
+        return RowKeys::AtMessages;
+    }
+    RowKeys::AtCells
 }
 
 /// The results of a batch, in messages of bounded size.
@@ -269,7 +285,8 @@ impl Bigtable for DataGateway {
         request: Request<v2::ReadRowsRequest>,
     ) -> std::result::Result<Response<Self::ReadRowsStream>, Status> {
         let deadline = deadline(request.metadata());
-        let read = self.read(request.into_inner(), deadline).await;
+        let row_keys = row_keys(request.metadata());
+        let read = self.read(request.into_inner(), row_keys, deadline).await;
         read.map(Response::new).map_err(|error| status(&error))
     }
 
