@@ -79,6 +79,8 @@ pub enum Event {
         /// The failure's text.
         error: String,
     },
+    /// A new version begins to be committed; a commit that fails ends without a word of its own.
+    ManifestStarted,
     /// A manifest was committed.
     ManifestCommitted {
         /// Its number.
@@ -131,6 +133,7 @@ impl Event {
             Event::CompactionStarted { .. } => "compaction_started",
             Event::CompactionFinished { .. } => "compaction_finished",
             Event::CompactionFailed { .. } => "compaction_failed",
+            Event::ManifestStarted => "manifest_started",
             Event::ManifestCommitted { .. } => "manifest_committed",
             Event::FileRemoved { .. } => "file_removed",
             Event::LogReleased { .. } => "log_released",

@@ -46,6 +46,7 @@ impl Store {
         written: Written,
         flushed: Option<Arc<Layer>>,
     ) -> Result<()> {
+        self.tell(&Event::ManifestStarted);
         let mut head = self.head.lock().await;
         self.check()?;
         let started = self.env().monotonic();
