@@ -1,8 +1,8 @@
 //! Serves ranges: admission, group commit, reads, flush, recovery and maintenance.
 //!
 //! [`RangeServer::start`] takes up what former sessions left in their logs and then serves the
-//! ranges that the catalog grants it, behind [`client::RangeService`]. All ranges share one log, one
-//! commit queue, one block cache and one memory budget; each has its own storage ([`lsm::Store`]).
+//! ranges that the catalog grants it, behind [`client::RangeService`]. All ranges share one log,
+//! one commit queue, one block cache and one memory budget; each has its own storage ([`lsm::Store`]).
 
 mod budget;
 mod error;

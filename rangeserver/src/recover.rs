@@ -13,7 +13,8 @@
 //! 5. Note that nothing needs the log, and remove it.
 //!
 //! Invariants
-//! - A range serves only what is in synced SSTables that a manifest names, never an old log's pages.
+//! - A range serves only what is in synced SSTables that a manifest names, never an old log's
+//!   pages.
 //! - An old log is never written to; it is removed only after all its records are in manifests.
 
 use std::collections::{BTreeMap, BTreeSet};

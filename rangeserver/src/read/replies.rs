@@ -47,7 +47,7 @@ pub(crate) struct RangeRead {
     held: Held,
     view: ReadView,
     viewed_at: Duration,
-    /// The view was renewed and no row was begun since: the next one is, however long its seek took.
+    /// The view was renewed and no row was begun since: the next one is, however long it took.
     is_view_unused: bool,
     /// Still to be scanned, the next one last.
     rows: Vec<RowRange>,

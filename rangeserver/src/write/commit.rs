@@ -3,7 +3,7 @@
 //! ```text
 //! sequence + place in queue ─► insert (invisible) ─► wait
 //!                    │
-//!                    └─► [leader takes all waiting] ─► log ─► sync ─► check lease ─► publish ─► answer
+//!                    └─► [leader takes all waiting] ─► log ─► sync ─► lease? ─► publish ─► answer
 //! ```
 //!
 //! 1. A writer gets its place with [`CommitQueue::enqueue`] under its range's short lock, so that

@@ -2,7 +2,7 @@
 //!
 //! A blind write holds the stripes of its rows shared, an operation that reads its row before it
 //! writes holds one exclusively; each only until its batch is sequenced and inserted, never across
-//! a sync. Stripes are taken in ascending order, so holders cannot wait for one another in a circle.
+//! a sync. Stripes are taken in ascending order, so holders never wait for one another in a circle.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -49,7 +49,7 @@ async fn a_read_of_a_large_value_holds_little_memory() {
     let row = Bytes::from_static(b"big");
     let spec =
         types::ReadSpec { rows: types::RowSet::new(vec![RowRange::row(&row)]), rows_limit: 1 };
-    let request = client::ReadRequest { target, spec };
+    let request = client::ReadRequest { target, spec, row_keys: client::RowKeys::AtMessages };
     let mut read = client::RangeService::read(&*world.server, request).await.unwrap();
     while let Some(reply) = read.next().await.unwrap() {
         let held = world.server.statistics().request_bytes;

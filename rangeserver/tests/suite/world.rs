@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client::{
-    Assignments, RangeAssignment, RangeService, RangeTarget, ReadReply, ReadRequest, WriteRequest,
+    Assignments, RangeAssignment, RangeService, RangeTarget, ReadReply, ReadRequest, RowKeys,
+    WriteRequest,
 };
 use env::Env;
 use lsm::{CountingListener, StoreOptions};
@@ -227,7 +228,9 @@ impl World {
             let gone = || client::Error::not_found("no such range");
             let target = self.catalog.target(&rows.start).ok_or_else(gone)?;
             let spec = ReadSpec { rows: RowSet::new(vec![rows.clone()]), rows_limit };
-            match self.collect(ReadRequest { target, spec }).await {
+            let row_keys = RowKeys::AtCells;
+            let request = ReadRequest { target, spec, row_keys };
+            match self.collect(request).await {
                 Err(error) if error.kind() == ErrorKind::WrongRange => {}
                 outcome => return outcome,
             }
