@@ -27,6 +27,7 @@ fn reference(random: &mut StdRng, counter: u64) -> TableRef {
             properties: Properties {
                 cells: 2,
                 rows: 2,
+                timestamps: Some((Timestamp::ZERO, Timestamp::ZERO)),
                 smallest_seq: seq,
                 largest_seq: seq,
                 smallest: smallest.as_bytes().to_vec(),

@@ -30,9 +30,8 @@ impl Machine {
     }
 
     fn arm(&self) {
-        if let Some(at) = self.stop_at {
-            self.disk.crash_after(at.saturating_sub(self.before));
-        }
+        let left = self.stop_at.map_or(u64::MAX, |at| at.saturating_sub(self.before));
+        self.disk.crash_after(left);
     }
 
     /// The disk as it is.

@@ -79,8 +79,7 @@ struct Run<'a> {
     world: World,
     random: StdRng,
     coverage: &'a mut Coverage,
-    size: Size,
-    /// Torn writes when a recovery last began.
+    /// Torn writes before the last recovery that came to its end.
     torn: u64,
 }
 
@@ -92,7 +91,6 @@ impl<'a> Run<'a> {
             world: World::new(Model::default()),
             random: StdRng::seed_from_u64(seed),
             coverage,
-            size: history.size,
             torn: 0,
         }
     }
@@ -121,8 +119,6 @@ impl<'a> Run<'a> {
 
     fn live(&mut self, life: &Life) -> Result<Ended, Violation> {
         let torn = self.machine.disk().counters().torn_writes;
-        let has_torn = torn > self.torn;
-        self.torn = torn;
         let env = Env::simulated(self.random.random());
         let panics = crate::panics::count();
         let world = &mut self.world;
@@ -133,8 +129,9 @@ impl<'a> Run<'a> {
             return Err("something panicked: see above".to_owned());
         }
         let ended = ended?;
-        if ended == Ended::Whole && has_torn {
+        if ended == Ended::Whole && torn > self.torn {
             self.coverage.add("torn logs read by a recovery", 1);
+            self.torn = torn;
         }
         Ok(ended)
     }
@@ -158,7 +155,7 @@ impl<'a> Run<'a> {
         self.machine.crash(crash);
         self.machine.stop_in(None);
         let small = Size { lives: 1, phases: 1, operations: 2 };
-        for life in plan(self.random.random(), Size { lives: 1, ..small }) {
+        for life in plan(self.random.random(), small) {
             if self.live(&life)? == Ended::Stopped {
                 return Err("the disk stopped although nobody asked for it".to_owned());
             }

@@ -145,9 +145,9 @@ pub fn change(random: &mut StdRng) -> Change {
 
 fn value(random: &mut StdRng) -> Bytes {
     let len = match random.random_range(0..20) {
-        0 => random.random_range(BIG_VALUE_BYTES..3 * BIG_VALUE_BYTES),
-        1 => 0,
-        2..=6 => random.random_range(100..700),
+        0 | 1 => random.random_range(BIG_VALUE_BYTES..3 * BIG_VALUE_BYTES),
+        2 => 0,
+        3..=8 => random.random_range(200..900),
         _ => random.random_range(1..30),
     };
     let mut value = vec![0; len];

@@ -39,9 +39,10 @@ async fn read_all(disk: &MemoryFileSystem, env: Env) -> Result<Vec<Option<Rows>>
 fn closed_folder() -> MemoryFileSystem {
     let machine = Machine::new(None, None);
     let mut world = World::new(Model::default());
-    for mut life in plan(11, Size { lives: 2, phases: 2, operations: 4 }) {
+    let lives = plan(11, Size { lives: 2, phases: 2, operations: 4 });
+    for (seed, mut life) in (100..).zip(lives) {
         life.end = End::Close;
-        let env = Env::simulated(1);
+        let env = Env::simulated(seed);
         let ground = Ground::solid(machine.disk());
         let mut coverage = Coverage::default();
         let lived = world.live(&ground, env.clone(), &life, &mut coverage);
