@@ -2,7 +2,8 @@
 //!
 //! [`RangeServer::start`] takes up what former sessions left in their logs and then serves the
 //! ranges that the catalog grants it, behind [`client::RangeService`]. All ranges share one log,
-//! one commit queue, one block cache and one memory budget; each has its own storage ([`lsm::Store`]).
+//! one commit queue, one block cache and one memory budget; each has its own storage
+//! ([`lsm::Store`]).
 
 mod budget;
 mod error;
