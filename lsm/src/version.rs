@@ -158,7 +158,17 @@ impl Version {
     ) -> Result<Version, &'static str> {
         let version = Version { groups, flushed, last_timestamp };
         version.check()?;
+        version.check_sums()?;
         Ok(version)
+    }
+
+    /// Stored counts come from outside: whoever adds them up later must not overflow.
+    fn check_sums(&self) -> Result<(), &'static str> {
+        let sums = self.tables().try_fold((0_u64, 0_u64), |(bytes, cells), table| {
+            let cells = cells.checked_add(table.meta.properties.cells)?;
+            Some((bytes.checked_add(table.meta.len)?, cells))
+        });
+        sums.map(drop).ok_or("the files' sizes are past all limits")
     }
 
     /// The locality groups.
