@@ -1,5 +1,7 @@
 //! Many histories, many crash points; a failure names the one command that repeats it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use storage::PlantedBug;
@@ -45,13 +47,15 @@ pub fn one(
 ) -> Result<u64, Failure> {
     let mut history = History::new(seed, SMALL);
     history.planted = planted;
-    let ran = match point {
+    // A panic must not hide the seed.
+    let ran = catch_unwind(AssertUnwindSafe(|| match point {
         Some(point) => history.crash_at(point, coverage).map(|()| point),
         None => {
             coverage.add("histories", 1);
             history.operations(coverage)
         }
-    };
+    }));
+    let ran = ran.unwrap_or_else(|_| Err("something panicked: see above".to_owned()));
     ran.map_err(|violation| Failure { seed, point, violation })
 }
 
