@@ -21,18 +21,12 @@ enum Mode {
 impl Blocking {
     /// Hands the thread's other tasks to another thread first (tokio's multi-thread runtime).
     pub fn in_place() -> Blocking {
-        Blocking {
-            mode: Mode::InPlace,
-            places: Arc::new(Semaphore::new(BLOCKED_THREADS_MAX)),
-        }
+        Blocking { mode: Mode::InPlace, places: Arc::new(Semaphore::new(BLOCKED_THREADS_MAX)) }
     }
 
     /// Just runs the section: for current-thread runtimes and simulation.
     pub fn inline() -> Blocking {
-        Blocking {
-            mode: Mode::Inline,
-            places: Arc::new(Semaphore::new(BLOCKED_THREADS_MAX)),
-        }
+        Blocking { mode: Mode::Inline, places: Arc::new(Semaphore::new(BLOCKED_THREADS_MAX)) }
     }
 
     /// Runs the section.
@@ -47,10 +41,7 @@ impl Blocking {
     /// Waits for a place.
     pub async fn permit(&self) -> BlockingPermit {
         let place = Arc::clone(&self.places).acquire_owned().await;
-        BlockingPermit {
-            _place: place.expect("the semaphore is never closed"),
-            mode: self.clone(),
-        }
+        BlockingPermit { _place: place.expect("the semaphore is never closed"), mode: self.clone() }
     }
 }
 

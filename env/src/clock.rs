@@ -19,9 +19,7 @@ pub struct SystemClock;
 impl Clock for SystemClock {
     fn now_micros(&self) -> i64 {
         #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
     }
 
@@ -45,10 +43,7 @@ pub struct ManualClock {
 impl ManualClock {
     /// Starts at `micros` since the Unix epoch; monotonic time starts at zero.
     pub fn new(micros: i64) -> ManualClock {
-        ManualClock {
-            micros: AtomicI64::new(micros),
-            ..ManualClock::default()
-        }
+        ManualClock { micros: AtomicI64::new(micros), ..ManualClock::default() }
     }
 
     /// Sets the wall clock, in microseconds since the Unix epoch, as an administrator might: it may
@@ -61,8 +56,7 @@ impl ManualClock {
     pub fn advance(&self, duration: Duration) {
         let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         self.micros.fetch_add(micros, Ordering::SeqCst);
-        self.monotonic_micros
-            .fetch_add(micros.unsigned_abs(), Ordering::SeqCst);
+        self.monotonic_micros.fetch_add(micros.unsigned_abs(), Ordering::SeqCst);
     }
 }
 

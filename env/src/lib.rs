@@ -30,9 +30,7 @@ pub struct Env {
 
 impl std::fmt::Debug for Env {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Env")
-            .field("blocking", &self.blocking)
-            .finish_non_exhaustive()
+        f.debug_struct("Env").field("blocking", &self.blocking).finish_non_exhaustive()
     }
 }
 

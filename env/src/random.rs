@@ -15,9 +15,7 @@ pub struct SystemRandom;
 
 impl Random for SystemRandom {
     fn next_u64(&self) -> u64 {
-        OsRng
-            .try_next_u64()
-            .expect("the operating system gives random numbers")
+        OsRng.try_next_u64().expect("the operating system gives random numbers")
     }
 }
 
@@ -34,9 +32,6 @@ impl SeededRandom {
 
 impl Random for SeededRandom {
     fn next_u64(&self) -> u64 {
-        self.0
-            .lock()
-            .expect("no holder of this lock panics")
-            .next_u64()
+        self.0.lock().expect("no holder of this lock panics").next_u64()
     }
 }

@@ -55,10 +55,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     name: &'static str,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Task<T> {
-    Task {
-        name,
-        handle: tokio::spawn(future),
-    }
+    Task { name, handle: tokio::spawn(future) }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the one place that may")]
@@ -71,16 +68,12 @@ pub(crate) async fn timeout<T>(
     limit: Duration,
     future: impl Future<Output = T>,
 ) -> Result<T, Elapsed> {
-    tokio::time::timeout(limit, future)
-        .await
-        .map_err(|_| Elapsed)
+    tokio::time::timeout(limit, future).await.map_err(|_| Elapsed)
 }
 
 pub(crate) fn spawn_thread<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<std::thread::JoinHandle<T>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
+    std::thread::Builder::new().name(name.to_owned()).spawn(body)
 }

@@ -29,10 +29,7 @@ fn a_seed_repeats_its_numbers_and_others_differ() {
     assert_ne!(numbers(1), numbers(2));
     let env = Env::simulated(1);
     let (high, low) = (numbers(1)[0], numbers(1)[1]);
-    assert_eq!(
-        env.random_u128(),
-        (u128::from(high) << 64) | u128::from(low)
-    );
+    assert_eq!(env.random_u128(), (u128::from(high) << 64) | u128::from(low));
 }
 
 #[test]
@@ -82,8 +79,7 @@ fn a_simulated_run_repeats_in_every_order_and_time() {
                     let (env, order) = (env.clone(), Arc::clone(&order));
                     env.clone().spawn("actor", async move {
                         for _ in 0..5 {
-                            env.sleep(Duration::from_millis(env.random_u64() % 50))
-                                .await;
+                            env.sleep(Duration::from_millis(env.random_u64() % 50)).await;
                             order.lock().unwrap().push((number, env.now_micros()));
                         }
                     })
@@ -128,16 +124,10 @@ fn an_aborted_task_returns_nothing_and_a_panic_goes_on_where_it_is_joined() {
     });
     let joined = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         runtime.block_on(async {
-            Env::simulated(1)
-                .spawn("broken", async { panic!("on purpose") })
-                .join()
-                .await
+            Env::simulated(1).spawn("broken", async { panic!("on purpose") }).join().await
         })
     }));
-    assert_eq!(
-        joined.unwrap_err().downcast_ref::<&str>(),
-        Some(&"on purpose")
-    );
+    assert_eq!(joined.unwrap_err().downcast_ref::<&str>(), Some(&"on purpose"));
 }
 
 #[test]
@@ -169,10 +159,7 @@ fn blocking_places_are_bounded_and_come_back() {
         for _ in 0..BLOCKED_THREADS_MAX {
             permits.push(env.blocking_permit().await);
         }
-        assert!(
-            env.timeout(HOUR, env.blocking_permit()).await.is_err(),
-            "all are taken"
-        );
+        assert!(env.timeout(HOUR, env.blocking_permit()).await.is_err(), "all are taken");
         drop(permits.pop());
         let permit = env.timeout(HOUR, env.blocking_permit()).await.unwrap();
         assert_eq!(permit.run(|| 5), 5);
@@ -210,20 +197,11 @@ fn no_more_sections_block_at_once_than_there_are_places() {
 fn a_manual_clock_moves_as_it_is_told() {
     let clock = Arc::new(ManualClock::new(1_000_000));
     let env = Env::simulated(1).with_clock(clock.clone());
-    assert_eq!(
-        (env.now_micros(), env.monotonic()),
-        (1_000_000, Duration::ZERO)
-    );
+    assert_eq!((env.now_micros(), env.monotonic()), (1_000_000, Duration::ZERO));
     clock.advance(Duration::from_secs(2));
-    assert_eq!(
-        (env.now_micros(), env.monotonic()),
-        (3_000_000, Duration::from_secs(2))
-    );
+    assert_eq!((env.now_micros(), env.monotonic()), (3_000_000, Duration::from_secs(2)));
     clock.set(-5);
-    assert_eq!(
-        (env.now_micros(), env.monotonic()),
-        (-5, Duration::from_secs(2))
-    );
+    assert_eq!((env.now_micros(), env.monotonic()), (-5, Duration::from_secs(2)));
 }
 
 #[test]

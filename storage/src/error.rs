@@ -88,12 +88,7 @@ impl Error {
         kind: ErrorKind,
         reason: impl Into<String>,
     ) -> Error {
-        Error {
-            operation,
-            path: path.clone(),
-            kind,
-            reason: reason.into(),
-        }
+        Error { operation, path: path.clone(), kind, reason: reason.into() }
     }
 
     /// Builds an error from the operating system's.

@@ -14,10 +14,7 @@ impl Path {
     /// Wraps a relative path. Paths are ours, never a client's, so a malformed one is a bug.
     pub fn new(text: &str) -> Path {
         let valid = |name: &str| !name.is_empty() && name != "." && name != "..";
-        assert!(
-            text.is_empty() || text.split('/').all(valid),
-            "malformed path {text:?}"
-        );
+        assert!(text.is_empty() || text.split('/').all(valid), "malformed path {text:?}");
         Path(Arc::from(text))
     }
 
@@ -31,9 +28,7 @@ impl Path {
 
     /// The folder that holds it; the root's is the root.
     pub fn parent(&self) -> Path {
-        Path(Arc::from(
-            self.0.rsplit_once('/').map_or("", |(folder, _)| folder),
-        ))
+        Path(Arc::from(self.0.rsplit_once('/').map_or("", |(folder, _)| folder)))
     }
 
     /// The last name; empty for the root.

@@ -145,9 +145,7 @@ impl SessionId {
     /// Reads the 32 hexadecimal digits that [`fmt::Display`] writes.
     pub fn parse(text: &str) -> Option<SessionId> {
         let plain = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
-        plain
-            .then(|| u128::from_str_radix(text, 16).ok().map(SessionId))
-            .flatten()
+        plain.then(|| u128::from_str_radix(text, 16).ok().map(SessionId)).flatten()
     }
 }
 
@@ -174,10 +172,7 @@ impl FileId {
             let plain = !part.is_empty() && part.bytes().all(|b| b.is_ascii_hexdigit());
             plain.then(|| u64::from_str_radix(part, 16).ok()).flatten()
         };
-        Some(FileId {
-            session: hex(session)?,
-            counter: hex(counter)?,
-        })
+        Some(FileId { session: hex(session)?, counter: hex(counter)? })
     }
 }
 

@@ -67,10 +67,7 @@ impl CellKey {
 
     /// Wraps bytes known to be a valid key.
     pub fn from_valid(bytes: &[u8]) -> CellKey {
-        debug_assert!(
-            ParsedKey::parse(bytes).is_some(),
-            "not a cell key: {bytes:02x?}"
-        );
+        debug_assert!(ParsedKey::parse(bytes).is_some(), "not a cell key: {bytes:02x?}");
         CellKey(bytes.into())
     }
 
@@ -325,17 +322,11 @@ impl fmt::Debug for ParsedKey<'_> {
         let row = self.row().escape_ascii().to_string();
         let qualifier = self.qualifier().escape_ascii().to_string();
         match self.kind {
-            Kind::Put => write!(
-                f,
-                "{row} {}:{qualifier} @{} {} PUT",
-                self.family, self.timestamp, self.seq
-            ),
+            Kind::Put => {
+                write!(f, "{row} {}:{qualifier} @{} {} PUT", self.family, self.timestamp, self.seq)
+            }
             Kind::DeleteCells => {
-                write!(
-                    f,
-                    "{row} {}:{qualifier} {} DELETE-CELLS",
-                    self.family, self.seq
-                )
+                write!(f, "{row} {}:{qualifier} {} DELETE-CELLS", self.family, self.seq)
             }
             Kind::DeleteFamily => write!(f, "{row} {} {} DELETE-FAMILY", self.family, self.seq),
             Kind::DeleteRow => write!(f, "{row} {} DELETE-ROW", self.seq),
@@ -383,20 +374,12 @@ mod tests {
         let mut random = StdRng::seed_from_u64(7);
         let text = |random: &mut StdRng| -> Vec<u8> {
             let len = random.random_range(0..4);
-            (0..len)
-                .map(|_| [0, 1, 0xfe, 0xff][random.random_range(0..4)])
-                .collect()
+            (0..len).map(|_| [0, 1, 0xfe, 0xff][random.random_range(0..4)]).collect()
         };
         let cell = |random: &mut StdRng| {
             let family = random.random_range(1..3);
             let time = random.random_range(0..3);
-            (
-                text(random),
-                family,
-                text(random),
-                std::cmp::Reverse(time),
-                random.random_range(0..3),
-            )
+            (text(random), family, text(random), std::cmp::Reverse(time), random.random_range(0..3))
         };
         for _ in 0..50_000 {
             let (a, b) = (cell(&mut random), cell(&mut random));
@@ -406,10 +389,7 @@ mod tests {
             let newest_first = |c: &(Vec<u8>, u32, Vec<u8>, std::cmp::Reverse<i64>, u64)| {
                 (c.0.clone(), c.1, c.2.clone(), c.3, std::cmp::Reverse(c.4))
             };
-            assert_eq!(
-                key(&a).cmp(&key(&b)),
-                newest_first(&a).cmp(&newest_first(&b))
-            );
+            assert_eq!(key(&a).cmp(&key(&b)), newest_first(&a).cmp(&newest_first(&b)));
         }
     }
 
@@ -417,12 +397,9 @@ mod tests {
     fn parsing_gives_back_what_was_encoded_and_rejects_damage_without_panic() {
         let mut random = StdRng::seed_from_u64(8);
         for _ in 0..2_000 {
-            let row: Vec<u8> = (0..random.random_range(1..9))
-                .map(|_| random.random())
-                .collect();
-            let qualifier: Vec<u8> = (0..random.random_range(0..9))
-                .map(|_| random.random_range(0..3))
-                .collect();
+            let row: Vec<u8> = (0..random.random_range(1..9)).map(|_| random.random()).collect();
+            let qualifier: Vec<u8> =
+                (0..random.random_range(0..9)).map(|_| random.random_range(0..3)).collect();
             let key = CellKey::put(&row, FamilyId::new(3), &qualifier, at(5), seq(6));
             let parsed = ParsedKey::parse(key.as_bytes()).unwrap();
             assert_eq!((parsed.row(), parsed.qualifier()), (row, qualifier));

@@ -38,9 +38,7 @@ impl Mutation {
     /// Bytes that it carries: what budgets and statistics count.
     pub fn bytes(&self) -> usize {
         match self {
-            Mutation::SetCell {
-                qualifier, value, ..
-            } => qualifier.len() + value.len() + 24,
+            Mutation::SetCell { qualifier, value, .. } => qualifier.len() + value.len() + 24,
             Mutation::DeleteCells { qualifier, .. } => qualifier.len() + 40,
             Mutation::DeleteFamily { .. } | Mutation::DeleteRow => 24,
         }

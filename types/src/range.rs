@@ -15,18 +15,12 @@ pub struct RowRange {
 impl RowRange {
     /// Every row.
     pub fn all() -> RowRange {
-        RowRange {
-            start: Bytes::new(),
-            end: None,
-        }
+        RowRange { start: Bytes::new(), end: None }
     }
 
     /// Just `row`.
     pub fn row(row: &Bytes) -> RowRange {
-        RowRange {
-            start: row.clone(),
-            end: Some(successor(row)),
-        }
+        RowRange { start: row.clone(), end: Some(successor(row)) }
     }
 
     /// The rows that begin with `prefix`.
@@ -39,10 +33,7 @@ impl RowRange {
             end.push(last + 1);
             Bytes::from(end)
         });
-        RowRange {
-            start: prefix.clone(),
-            end,
-        }
+        RowRange { start: prefix.clone(), end }
     }
 
     /// Is `row` inside?
@@ -70,10 +61,7 @@ impl RowRange {
             (Some(a), Some(b)) => Some(a.min(b).clone()),
             (a, b) => a.clone().or_else(|| b.clone()),
         };
-        RowRange {
-            start: self.start.clone().max(other.start.clone()),
-            end,
-        }
+        RowRange { start: self.start.clone().max(other.start.clone()), end }
     }
 }
 
@@ -161,20 +149,13 @@ mod tests {
 
     fn range(start: &'static str, end: &'static str) -> RowRange {
         let end = (!end.is_empty()).then(|| Bytes::from_static(end.as_bytes()));
-        RowRange {
-            start: Bytes::from_static(start.as_bytes()),
-            end,
-        }
+        RowRange { start: Bytes::from_static(start.as_bytes()), end }
     }
 
     #[test]
     fn overlapping_ranges_are_joined_and_empty_ones_dropped() {
-        let set = RowSet::new(vec![
-            range("m", "p"),
-            range("a", "c"),
-            range("b", "d"),
-            range("x", "x"),
-        ]);
+        let set =
+            RowSet::new(vec![range("m", "p"), range("a", "c"), range("b", "d"), range("x", "x")]);
         assert_eq!(set.ranges(), [range("a", "d"), range("m", "p")]);
         let set = RowSet::new(vec![range("c", ""), range("a", "d"), range("z", "")]);
         assert_eq!(set.ranges(), [range("a", "")]);

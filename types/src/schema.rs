@@ -26,10 +26,7 @@ impl TableName {
             return Err(malformed());
         }
         validate_table_id(table)?;
-        Ok(TableName {
-            instance: instance.to_owned(),
-            table: table.to_owned(),
-        })
+        Ok(TableName { instance: instance.to_owned(), table: table.to_owned() })
     }
 }
 
@@ -47,9 +44,7 @@ pub fn validate_instance_name(instance: &str) -> Result<(), String> {
     let parts: Vec<&str> = instance.split('/').collect();
     match parts[..] {
         ["projects", project, "instances", id] if !project.is_empty() && !id.is_empty() => Ok(()),
-        _ => Err(format!(
-            "invalid instance name {instance:?}: expected projects/P/instances/I"
-        )),
+        _ => Err(format!("invalid instance name {instance:?}: expected projects/P/instances/I")),
     }
 }
 
@@ -159,10 +154,7 @@ impl TableSchema {
 
     /// The family with this id; `None` when it was dropped.
     pub fn family_by_id(&self, id: FamilyId) -> Option<&ColumnFamily> {
-        let place = self
-            .families
-            .binary_search_by_key(&id, |family| family.id)
-            .ok()?;
+        let place = self.families.binary_search_by_key(&id, |family| family.id).ok()?;
         self.families.get(place)
     }
 
@@ -180,11 +172,7 @@ impl TableSchema {
         }
         let id = self.next_family;
         self.next_family = FamilyId::new(id.get() + 1);
-        self.families.push(ColumnFamily {
-            id,
-            name: name.to_owned(),
-            retention,
-        });
+        self.families.push(ColumnFamily { id, name: name.to_owned(), retention });
         Ok(id)
     }
 }

@@ -11,10 +11,7 @@ pub struct TimestampRange {
 
 impl TimestampRange {
     /// Every timestamp.
-    pub const ALL: TimestampRange = TimestampRange {
-        start: Timestamp::ZERO,
-        end: None,
-    };
+    pub const ALL: TimestampRange = TimestampRange { start: Timestamp::ZERO, end: None };
 
     /// Is `at` inside?
     pub fn contains(&self, at: Timestamp) -> bool {
@@ -37,8 +34,7 @@ impl TimestampRange {
             |bytes: &[u8]| Timestamp::from_micros(i64::from_be_bytes(bytes.try_into().ok()?));
         let (start, end) = (read(start)?, read(end)?);
         let end = (end != Timestamp::ZERO).then_some(end);
-        end.is_none_or(|end| start < end)
-            .then_some(TimestampRange { start, end })
+        end.is_none_or(|end| start < end).then_some(TimestampRange { start, end })
     }
 }
 
@@ -51,21 +47,12 @@ mod tests {
         let at = |micros| Timestamp::from_micros(micros).unwrap();
         for range in [
             TimestampRange::ALL,
-            TimestampRange {
-                start: at(5),
-                end: Some(at(6)),
-            },
-            TimestampRange {
-                start: at(0),
-                end: Some(Timestamp::MAX),
-            },
+            TimestampRange { start: at(5), end: Some(at(6)) },
+            TimestampRange { start: at(0), end: Some(Timestamp::MAX) },
         ] {
             assert_eq!(TimestampRange::decode(&range.encode()), Some(range));
         }
-        let inverted = TimestampRange {
-            start: at(6),
-            end: Some(at(6)),
-        };
+        let inverted = TimestampRange { start: at(6), end: Some(at(6)) };
         assert_eq!(TimestampRange::decode(&inverted.encode()), None);
         assert_eq!(TimestampRange::decode(&[0xff; 16]), None);
         assert_eq!(TimestampRange::decode(&[0; 15]), None);

@@ -8,10 +8,7 @@ use crate::Result;
 const TICKS_PER_SECOND: u64 = 100;
 
 /// User and system time that the process has used so far.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "reads the kernel's accounting, not data"
-)]
+#[expect(clippy::disallowed_methods, reason = "reads the kernel's accounting, not data")]
 pub(crate) fn used(pid: u32) -> Result<Duration> {
     let stat = String::from_utf8(std::fs::read(format!("/proc/{pid}/stat"))?)?;
     // The second field, the command in parentheses, may hold spaces: count from its end.

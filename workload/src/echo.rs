@@ -33,9 +33,7 @@ impl Bigtable for Echo {
         _request: Request<v2::ReadRowsRequest>,
     ) -> std::result::Result<Response<Self::ReadRowsStream>, Status> {
         let reply = self.reply.clone();
-        Ok(Response::new(Box::pin(futures::stream::once(async move {
-            Ok(reply)
-        }))))
+        Ok(Response::new(Box::pin(futures::stream::once(async move { Ok(reply) }))))
     }
 
     async fn mutate_row(
@@ -77,19 +75,14 @@ fn one_row() -> v2::ReadRowsResponse {
         row_status: Some(RowStatus::CommitRow(true)),
         ..Default::default()
     };
-    v2::ReadRowsResponse {
-        chunks: vec![chunk],
-        ..Default::default()
-    }
+    v2::ReadRowsResponse { chunks: vec![chunk], ..Default::default() }
 }
 
 /// Serves until the process is ended; prints the address when it is ready.
 pub(crate) async fn serve() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("echo running on {}", listener.local_addr()?);
-    let echo = Echo {
-        reply: Encoded::of(&one_row()),
-    };
+    let echo = Echo { reply: Encoded::of(&one_row()) };
     let incoming = futures::StreamExt::map(TcpListenerStream::new(listener), |socket| {
         let socket = socket?;
         socket.set_nodelay(true)?;

@@ -70,10 +70,7 @@ fn table_name() -> String {
 
 fn row_key(number: u64) -> Bytes {
     // Spread over the key space, so that neighbouring numbers share no block.
-    Bytes::from(format!(
-        "row{:016x}",
-        number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    ))
+    Bytes::from(format!("row{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
 fn set_cell(random: &mut StdRng) -> v2::Mutation {
@@ -86,10 +83,7 @@ fn set_cell(random: &mut StdRng) -> v2::Mutation {
         value: value.into(),
         ..Default::default()
     };
-    v2::Mutation {
-        timestamp_origin: 0,
-        mutation: Some(Mutation::SetCell(cell)),
-    }
+    v2::Mutation { timestamp_origin: 0, mutation: Some(Mutation::SetCell(cell)) }
 }
 
 impl Load {
@@ -101,30 +95,20 @@ impl Load {
             clients.push(proto::limits::data_client(endpoint.connect().await?));
         }
         let admin = endpoint.connect().await?;
-        Ok(Load {
-            clients,
-            admin,
-            pid: server.pid(),
-            env: Env::system(),
-        })
+        Ok(Load { clients, admin, pid: server.pid(), env: Env::system() })
     }
 
     /// Creates the table.
     pub(crate) async fn create_table(&self) -> Result<()> {
         let families = [(FAMILY.to_owned(), admin::ColumnFamily::default())];
-        let table = admin::Table {
-            column_families: families.into(),
-            ..Default::default()
-        };
+        let table = admin::Table { column_families: families.into(), ..Default::default() };
         let request = admin::CreateTableRequest {
             parent: INSTANCE.to_owned(),
             table_id: TABLE_ID.to_owned(),
             table: Some(table),
             ..Default::default()
         };
-        proto::limits::table_admin_client(self.admin.clone())
-            .create_table(request)
-            .await?;
+        proto::limits::table_admin_client(self.admin.clone()).create_table(request).await?;
         Ok(())
     }
 
@@ -184,21 +168,14 @@ impl Load {
             };
             let request = v2::ReadRowsRequest {
                 table_name: table_name(),
-                rows: Some(v2::RowSet {
-                    row_keys: vec![row_key(row)],
-                    ..Default::default()
-                }),
+                rows: Some(v2::RowSet { row_keys: vec![row_key(row)], ..Default::default() }),
                 rows_limit: 1,
                 ..Default::default()
             };
             let mut replies = client.read_rows(request).await?.into_inner();
             let mut bytes = 0;
             while let Some(reply) = replies.message().await? {
-                bytes += reply
-                    .chunks
-                    .iter()
-                    .map(|chunk| chunk.value.len())
-                    .sum::<usize>();
+                bytes += reply.chunks.iter().map(|chunk| chunk.value.len()).sum::<usize>();
             }
             if bytes != VALUE_BYTES {
                 return Err(format!("row {row} came back with {bytes} bytes").into());

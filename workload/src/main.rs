@@ -76,13 +76,9 @@ async fn main() -> Result<()> {
     println!("loading {} rows of 1 KiB …", options.rows);
     store.fill(options.rows).await?;
     // One pass over everything, so that what fits the cache is in it.
-    store
-        .get(options.rows, options.rows, options.in_flight)
-        .await?;
+    store.get(options.rows, options.rows, options.in_flight).await?;
     let yardstick = Load::connect(&echo, options.connections).await?;
-    yardstick
-        .get(options.rows, options.gets, options.in_flight)
-        .await?;
+    yardstick.get(options.rows, options.gets, options.in_flight).await?;
 
     for round in 0..options.rounds {
         println!("round {} of {}", round + 1, options.rounds);
@@ -95,18 +91,10 @@ async fn main() -> Result<()> {
             samples.add(&format!("put, {writers} writers, rows/s"), run.rate());
         }
         for (name, load) in [("echo", &yardstick), ("tepui", &store)] {
-            let run = load
-                .get(options.rows, options.gets, options.in_flight)
-                .await?;
+            let run = load.get(options.rows, options.gets, options.in_flight).await?;
             samples.add(&format!("get, {name}, rows/s"), run.rate());
-            samples.add(
-                &format!("get, {name}, server cpu us/op"),
-                run.server_cpu_micros(),
-            );
-            samples.add(
-                &format!("get, {name}, client cpu us/op"),
-                run.client_cpu_micros(),
-            );
+            samples.add(&format!("get, {name}, server cpu us/op"), run.server_cpu_micros());
+            samples.add(&format!("get, {name}, client cpu us/op"), run.client_cpu_micros());
             samples.add(&format!("get, {name}, p50 us"), micros(run.p50));
         }
     }
@@ -115,10 +103,7 @@ async fn main() -> Result<()> {
     samples.print_ratio("put, 8 writers, rows/s", "put, 1 writers, rows/s");
     samples.print_ratio("put, 64 writers, rows/s", "put, 1 writers, rows/s");
     samples.print_ratio("get, tepui, rows/s", "get, echo, rows/s");
-    samples.print_ratio(
-        "get, tepui, server cpu us/op",
-        "get, echo, server cpu us/op",
-    );
+    samples.print_ratio("get, tepui, server cpu us/op", "get, echo, server cpu us/op");
     tepui.stop().await?;
     echo.stop().await
 }

@@ -13,10 +13,7 @@ const RECORD_BYTES: usize = 1024 + 128;
 
 /// The median time of `count` single writes, each followed by `fdatasync`, on a file whose blocks
 /// are written already (as a recycled log segment's are).
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a raw file is the thing to compare with"
-)]
+#[expect(clippy::disallowed_methods, reason = "a raw file is the thing to compare with")]
 pub(crate) fn p50(folder: &Path, count: u64) -> Result<Duration> {
     let env = Env::system();
     let path = folder.join("raw-sync");

@@ -21,10 +21,7 @@ impl Samples {
             let sorted = sorted(values);
             let last = sorted.len() - 1;
             let median = sorted[sorted.len() / 2];
-            println!(
-                "{name:<40} {:>12.1} {median:>12.1} {:>12.1}",
-                sorted[0], sorted[last]
-            );
+            println!("{name:<40} {:>12.1} {median:>12.1} {:>12.1}", sorted[0], sorted[last]);
         }
         println!();
     }
@@ -34,11 +31,7 @@ impl Samples {
         let (Some(a), Some(b)) = (self.by_name.get(above), self.by_name.get(below)) else {
             return;
         };
-        let ratios: Vec<f64> = a
-            .iter()
-            .zip(b)
-            .map(|(a, b)| a / b.max(f64::EPSILON))
-            .collect();
+        let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| a / b.max(f64::EPSILON)).collect();
         let sorted = sorted(&ratios);
         println!("{above} / {below}: {:.2}", sorted[sorted.len() / 2]);
     }

@@ -18,11 +18,7 @@ impl Served {
     /// Starts `tepui dev` on a free port over an empty folder.
     pub(crate) async fn tepui(binary: &Path, folder: &Path) -> Result<Served> {
         let mut command = Command::new(binary);
-        command
-            .arg("dev")
-            .arg("--data")
-            .arg(folder.join("data"))
-            .args(["--port", "0"]);
+        command.arg("dev").arg("--data").arg(folder.join("data")).args(["--port", "0"]);
         command.args(["--memory-budget", "1G"]);
         Served::start(command).await
     }

@@ -69,18 +69,12 @@ impl FaultyFileSystem {
     /// Wraps `inner`. For each operation the first rule that fires decides.
     pub fn new(inner: Arc<dyn FileSystem>, rules: Vec<Rule>) -> FaultyFileSystem {
         let shared = Shared {
-            state: Mutex::new(State {
-                rules,
-                ..State::default()
-            }),
+            state: Mutex::new(State { rules, ..State::default() }),
             operations: AtomicU64::new(0),
             faults: AtomicU64::new(0),
             env: Env::system(),
         };
-        FaultyFileSystem {
-            inner,
-            shared: Arc::new(shared),
-        }
+        FaultyFileSystem { inner, shared: Arc::new(shared) }
     }
 
     /// Replaces the rules, for files that are open too. Their counts start anew.
@@ -190,22 +184,14 @@ fn verdict(action: Option<Action>, operation: Operation, path: &Path) -> Verdict
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a slow disk blocks the thread, and so does this"
-)]
+#[expect(clippy::disallowed_methods, reason = "a slow disk blocks the thread, and so does this")]
 fn block_for(duration: Duration) {
     std::thread::sleep(duration);
 }
 
 /// The error of an operation that went wrong in a way its caller cannot know.
 fn unknown(operation: Operation, path: &Path) -> Error {
-    Error::new(
-        operation,
-        path,
-        ErrorKind::Io,
-        "a planned fault; the outcome is unknown",
-    )
+    Error::new(operation, path, ErrorKind::Io, "a planned fault; the outcome is unknown")
 }
 
 /// What the caller gets of an operation that was carried out.
@@ -231,17 +217,8 @@ impl FaultyFileSystem {
 impl FileSystem for FaultyFileSystem {
     async fn create(&self, path: &Path) -> Result<Box<dyn BlobWriter>> {
         let verdict = self.before(Operation::Create, path).await?;
-        let inner = after(
-            &verdict,
-            Operation::Create,
-            path,
-            self.inner.create(path).await,
-        )?;
-        Ok(Box::new(Writer {
-            inner,
-            path: path.clone(),
-            shared: Arc::clone(&self.shared),
-        }))
+        let inner = after(&verdict, Operation::Create, path, self.inner.create(path).await)?;
+        Ok(Box::new(Writer { inner, path: path.clone(), shared: Arc::clone(&self.shared) }))
     }
 
     async fn put_if_absent(&self, path: &Path, content: Bytes) -> Result<()> {
@@ -253,41 +230,22 @@ impl FileSystem for FaultyFileSystem {
     async fn open(&self, path: &Path) -> Result<Arc<dyn BlobReader>> {
         let verdict = self.before(Operation::Open, path).await?;
         let inner = after(&verdict, Operation::Open, path, self.inner.open(path).await)?;
-        Ok(Arc::new(Reader {
-            inner,
-            path: path.clone(),
-            shared: Arc::clone(&self.shared),
-        }))
+        Ok(Arc::new(Reader { inner, path: path.clone(), shared: Arc::clone(&self.shared) }))
     }
 
     async fn list(&self, folder: &Path, after_name: &str) -> Result<Vec<Entry>> {
         let verdict = self.before(Operation::List, folder).await?;
-        after(
-            &verdict,
-            Operation::List,
-            folder,
-            self.inner.list(folder, after_name).await,
-        )
+        after(&verdict, Operation::List, folder, self.inner.list(folder, after_name).await)
     }
 
     async fn remove(&self, path: &Path) -> Result<()> {
         let verdict = self.before(Operation::Remove, path).await?;
-        after(
-            &verdict,
-            Operation::Remove,
-            path,
-            self.inner.remove(path).await,
-        )
+        after(&verdict, Operation::Remove, path, self.inner.remove(path).await)
     }
 
     async fn remove_folder(&self, folder: &Path) -> Result<()> {
         let verdict = self.before(Operation::Remove, folder).await?;
-        after(
-            &verdict,
-            Operation::Remove,
-            folder,
-            self.inner.remove_folder(folder).await,
-        )
+        after(&verdict, Operation::Remove, folder, self.inner.remove_folder(folder).await)
     }
 
     async fn sync_folder(&self, folder: &Path) -> Result<()> {
@@ -295,12 +253,7 @@ impl FileSystem for FaultyFileSystem {
         if self.shared.is_planted(PlantedBug::SkipFolderSync) {
             return Ok(());
         }
-        after(
-            &verdict,
-            Operation::SyncFolder,
-            folder,
-            self.inner.sync_folder(folder).await,
-        )
+        after(&verdict, Operation::SyncFolder, folder, self.inner.sync_folder(folder).await)
     }
 
     async fn create_log(&self, path: &Path, reserve: u64) -> Result<LogFile> {
@@ -308,23 +261,13 @@ impl FileSystem for FaultyFileSystem {
         let done = self.inner.create_log(path, reserve).await;
         let LogFile::Blocking(inner) = after(&verdict, Operation::CreateLog, path, done)?;
         let shared = Arc::clone(&self.shared);
-        let log = Log {
-            inner,
-            path: path.clone(),
-            shared,
-            is_failed: false,
-        };
+        let log = Log { inner, path: path.clone(), shared, is_failed: false };
         Ok(LogFile::Blocking(Box::new(log)))
     }
 
     async fn seal(&self, folder: &Path) -> Result<Vec<SealedLog>> {
         let verdict = self.before(Operation::Seal, folder).await?;
-        after(
-            &verdict,
-            Operation::Seal,
-            folder,
-            self.inner.seal(folder).await,
-        )
+        after(&verdict, Operation::Seal, folder, self.inner.seal(folder).await)
     }
 }
 
@@ -342,27 +285,16 @@ impl BlobWriter for Writer {
         match verdict {
             Verdict::Fail(error) => Err(error),
             Verdict::Tear => {
-                self.inner
-                    .append(content.slice(..content.len() / 2))
-                    .await?;
+                self.inner.append(content.slice(..content.len() / 2)).await?;
                 Err(unknown(operation, &self.path))
             }
-            passed => after(
-                &passed,
-                operation,
-                &self.path,
-                self.inner.append(content).await,
-            ),
+            passed => after(&passed, operation, &self.path, self.inner.append(content).await),
         }
     }
 
     async fn finish(self: Box<Self>) -> Result<()> {
         let operation = Operation::FinishBlob;
-        let Writer {
-            inner,
-            path,
-            shared,
-        } = *self;
+        let Writer { inner, path, shared } = *self;
         match shared.before(operation, &path).await {
             Verdict::Fail(error) => Err(error),
             Verdict::Tear => Err(unknown(operation, &path)),
@@ -413,12 +345,7 @@ impl Log {
     ) -> Result<()> {
         if self.is_failed {
             let reason = "an earlier append or sync failed";
-            return Err(Error::new(
-                operation,
-                &self.path,
-                ErrorKind::Poisoned,
-                reason,
-            ));
+            return Err(Error::new(operation, &self.path, ErrorKind::Poisoned, reason));
         }
         let done = match self.shared.before_blocking(operation, &self.path) {
             Verdict::Fail(error) => Err(error),
@@ -441,11 +368,7 @@ impl BlockingLog for Log {
 
     fn sync(&mut self) -> Result<()> {
         let is_skipped = self.shared.is_planted(PlantedBug::SkipLogSync);
-        self.run(
-            Operation::SyncLog,
-            |log| if is_skipped { Ok(()) } else { log.sync() },
-            |_| Ok(()),
-        )
+        self.run(Operation::SyncLog, |log| if is_skipped { Ok(()) } else { log.sync() }, |_| Ok(()))
     }
 
     fn len(&self) -> u64 {

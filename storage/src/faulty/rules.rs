@@ -38,13 +38,7 @@ pub struct Rule {
 impl Rule {
     /// For every operation on every path; the other methods narrow it.
     pub fn new(action: Action) -> Rule {
-        Rule {
-            action,
-            operation: None,
-            path_part: String::new(),
-            which: Which::Every,
-            matched: 0,
-        }
+        Rule { action, operation: None, path_part: String::new(), which: Which::Every, matched: 0 }
     }
 
     /// Only for this kind of operation.

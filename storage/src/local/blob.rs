@@ -33,16 +33,10 @@ impl Drop for Unfinished {
 
 impl Writer {
     pub(super) fn new(shared: &Arc<Shared>, path: &Path) -> Result<Writer> {
-        let (file, tmp) = shared
-            .create_tmp()
-            .map_err(|error| Error::from_io(Operation::Create, path, &error))?;
+        let (file, tmp) =
+            shared.create_tmp().map_err(|error| Error::from_io(Operation::Create, path, &error))?;
         let shared = Arc::clone(shared);
-        Ok(Writer {
-            shared,
-            path: path.clone(),
-            file,
-            unfinished: Unfinished(tmp),
-        })
+        Ok(Writer { shared, path: path.clone(), file, unfinished: Unfinished(tmp) })
     }
 
     fn write(&self, operation: Operation, content: &[u8]) -> Result<()> {
@@ -52,11 +46,8 @@ impl Writer {
     }
 
     fn commit(&self, operation: Operation) -> Result<()> {
-        self.file
-            .sync_all()
-            .map_err(|error| Error::from_io(operation, &self.path, &error))?;
-        self.shared
-            .commit(operation, &self.unfinished.0, &self.path)
+        self.file.sync_all().map_err(|error| Error::from_io(operation, &self.path, &error))?;
+        self.shared.commit(operation, &self.unfinished.0, &self.path)
     }
 }
 
@@ -78,12 +69,7 @@ pub(super) fn put_if_absent(shared: &Arc<Shared>, path: &Path, content: &[u8]) -
     let found = disk::file_len(&shared.resolve(path))
         .map_err(|error| Error::from_io(operation, path, &error))?;
     if found.is_some() {
-        return Err(Error::new(
-            operation,
-            path,
-            ErrorKind::AlreadyExists,
-            "it is there already",
-        ));
+        return Err(Error::new(operation, path, ErrorKind::AlreadyExists, "it is there already"));
     }
     let writer = Writer::new(shared, path)?;
     writer.write(operation, content)?;
@@ -103,12 +89,7 @@ impl Reader {
         let failed = |error: std::io::Error| Error::from_io(Operation::Open, path, &error);
         let file = disk::open_for_reads(&shared.resolve(path)).map_err(failed)?;
         let len = file.metadata().map_err(failed)?.len();
-        Ok(Reader {
-            env: shared.env.clone(),
-            path: path.clone(),
-            file,
-            len,
-        })
+        Ok(Reader { env: shared.env.clone(), path: path.clone(), file, len })
     }
 }
 
@@ -136,10 +117,5 @@ pub(crate) fn check_bounds(path: &Path, file_len: u64, offset: u64, len: usize) 
         return Ok(());
     }
     let reason = format!("{len} bytes at offset {offset} are not all in a file of {file_len}");
-    Err(Error::new(
-        Operation::Read,
-        path,
-        ErrorKind::Corrupt,
-        reason,
-    ))
+    Err(Error::new(Operation::Read, path, ErrorKind::Corrupt, reason))
 }

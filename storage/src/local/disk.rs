@@ -32,22 +32,13 @@ pub(super) fn open_for_writes(path: &Path) -> io::Result<File> {
 
 /// Creates a file; fails if there is one.
 pub(super) fn create_new(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(path)
+    OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
 /// Opens the lock file, creating it if absent, and tries to lock it for this file description.
 /// `None` when another holds the lock, with what the file says.
 pub(super) fn lock(path: &Path) -> io::Result<Result<File, String>> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)?;
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Ok(file)),
         Err(Errno::WOULDBLOCK) => {
@@ -147,11 +138,7 @@ pub(super) fn list(path: &Path, after: &str) -> io::Result<Option<Vec<Entry>>> {
             Err(error) => return Err(error),
         };
         let is_folder = metadata.is_dir();
-        entries.push(Entry {
-            name,
-            len: if is_folder { 0 } else { metadata.len() },
-            is_folder,
-        });
+        entries.push(Entry { name, len: if is_folder { 0 } else { metadata.len() }, is_folder });
     }
     entries.sort();
     Ok(Some(entries))

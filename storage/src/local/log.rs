@@ -47,10 +47,7 @@ pub(super) struct LocalLog {
 
 impl LocalLog {
     pub(super) fn create(shared: &Arc<Shared>, path: &Path, reserve: u64) -> Result<LocalLog> {
-        assert!(
-            path.name().ends_with(LOG_SUFFIX),
-            "{path:?} is not a log's name"
-        );
+        assert!(path.name().ends_with(LOG_SUFFIX), "{path:?} is not a log's name");
         let (file, reserved) = match shared.reuse(path, reserve)? {
             Some(reused) => reused,
             None => (shared.create_log_file(path, reserve)?, reserve),
@@ -62,14 +59,7 @@ impl LocalLog {
             .expect("no holder of this lock panics")
             .insert(path.clone(), Arc::clone(&fence));
         let shared = Arc::clone(shared);
-        Ok(LocalLog {
-            shared,
-            path: path.clone(),
-            file,
-            fence,
-            len: 0,
-            reserved,
-        })
+        Ok(LocalLog { shared, path: path.clone(), file, fence, len: 0, reserved })
     }
 
     /// Runs one write if the log still takes any; a failure is its last.
@@ -98,9 +88,7 @@ impl LocalLog {
 
 impl BlockingLog for LocalLog {
     fn append(&mut self, content: &[u8]) -> Result<()> {
-        self.guarded(Operation::Append, |file| {
-            file.write_all_at(content, self.len)
-        })?;
+        self.guarded(Operation::Append, |file| file.write_all_at(content, self.len))?;
         self.len += content.len() as u64;
         Ok(())
     }
@@ -120,16 +108,9 @@ impl BlockingLog for LocalLog {
 
 impl Drop for LocalLog {
     fn drop(&mut self) {
-        let mut open = self
-            .shared
-            .open_logs
-            .lock()
-            .expect("no holder of this lock panics");
+        let mut open = self.shared.open_logs.lock().expect("no holder of this lock panics");
         // Under the same path there may be a later log.
-        if open
-            .get(&self.path)
-            .is_some_and(|fence| Arc::ptr_eq(fence, &self.fence))
-        {
+        if open.get(&self.path).is_some_and(|fence| Arc::ptr_eq(fence, &self.fence)) {
             open.remove(&self.path);
         }
     }
@@ -186,9 +167,8 @@ impl Shared {
     /// A new file with `reserve` bytes set aside; nothing stays behind when that fails.
     fn create_log_file(&self, path: &Path, reserve: u64) -> Result<File> {
         let operation = Operation::CreateLog;
-        let (file, tmp) = self
-            .create_tmp()
-            .map_err(|error| Error::from_io(operation, path, &error))?;
+        let (file, tmp) =
+            self.create_tmp().map_err(|error| Error::from_io(operation, path, &error))?;
         let fill = || {
             disk::reserve(&file, reserve)?;
             if reserve > self.options.unzeroed_log_bytes_max {
@@ -211,11 +191,8 @@ impl Shared {
     pub(super) fn recycle(&self, path: &Path) -> Result<()> {
         let failed = |error: std::io::Error| Error::from_io(Operation::Remove, path, &error);
         let file = self.resolve(path);
-        let is_open = self
-            .open_logs
-            .lock()
-            .expect("no holder of this lock panics")
-            .contains_key(path);
+        let is_open =
+            self.open_logs.lock().expect("no holder of this lock panics").contains_key(path);
         if is_open || self.options.recycled_logs_max == 0 {
             return disk::remove_file(&file).map(drop).map_err(failed);
         }
@@ -258,10 +235,7 @@ impl Shared {
     /// one holds the folder's lock.
     pub(super) fn seal(&self, folder: &Path) -> Result<Vec<SealedLog>> {
         let fences: Vec<Fence> = {
-            let open = self
-                .open_logs
-                .lock()
-                .expect("no holder of this lock panics");
+            let open = self.open_logs.lock().expect("no holder of this lock panics");
             let inside = open.iter().filter(|(path, _)| path.parent() == *folder);
             inside.map(|(_, fence)| Arc::clone(fence)).collect()
         };
@@ -272,14 +246,7 @@ impl Shared {
         let found = disk::list(&self.resolve(folder), "")
             .map_err(|error| Error::from_io(Operation::Seal, folder, &error))?
             .unwrap_or_default();
-        let logs = found
-            .into_iter()
-            .filter(|it| !it.is_folder && it.name.ends_with(LOG_SUFFIX));
-        Ok(logs
-            .map(|it| SealedLog {
-                path: folder.join(&it.name),
-                len: it.len,
-            })
-            .collect())
+        let logs = found.into_iter().filter(|it| !it.is_folder && it.name.ends_with(LOG_SUFFIX));
+        Ok(logs.map(|it| SealedLog { path: folder.join(&it.name), len: it.len }).collect())
     }
 }

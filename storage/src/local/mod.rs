@@ -49,10 +49,7 @@ pub struct LocalOptions {
 
 impl Default for LocalOptions {
     fn default() -> LocalOptions {
-        LocalOptions {
-            recycled_logs_max: 4,
-            unzeroed_log_bytes_max: 1 << 20,
-        }
+        LocalOptions { recycled_logs_max: 4, unzeroed_log_bytes_max: 1 << 20 }
     }
 }
 
@@ -88,9 +85,7 @@ impl LocalFileSystem {
     pub fn open(root: &std::path::Path, env: Env, options: LocalOptions) -> Result<Self> {
         let inner = env.clone();
         let shared = env.blocking(|| open::open(root, inner, &options))?;
-        Ok(LocalFileSystem {
-            shared: Arc::new(shared),
-        })
+        Ok(LocalFileSystem { shared: Arc::new(shared) })
     }
 
     /// The random id that the folder got when it was made: 32 hexadecimal digits.
@@ -105,11 +100,7 @@ impl LocalFileSystem {
 
     /// Runs a section that blocks, in one of the environment's places for that.
     async fn blocking<T>(&self, section: impl FnOnce(&Arc<Shared>) -> T) -> T {
-        self.shared
-            .env
-            .blocking_permit()
-            .await
-            .run(|| section(&self.shared))
+        self.shared.env.blocking_permit().await.run(|| section(&self.shared))
     }
 }
 
@@ -135,10 +126,7 @@ impl Shared {
 
     fn resolve(&self, path: &Path) -> PathBuf {
         let first = path.as_str().split('/').next().unwrap_or_default();
-        assert!(
-            !RESERVED.contains(&first),
-            "{path:?} belongs to the file system itself"
-        );
+        assert!(!RESERVED.contains(&first), "{path:?} belongs to the file system itself");
         self.root.join(path.as_str())
     }
 
@@ -148,20 +136,14 @@ impl Shared {
 
     /// A file of its own in `tmp`.
     fn create_tmp(&self) -> std::io::Result<(File, PathBuf)> {
-        let path = self
-            .root
-            .join(TMP_FOLDER)
-            .join(format!("{:016x}", self.env.random_u64()));
+        let path = self.root.join(TMP_FOLDER).join(format!("{:016x}", self.env.random_u64()));
         Ok((disk::create_new(&path)?, path))
     }
 
     /// Makes `folder` and those above it, and their names durable. A folder that is there may still
     /// be unknown to the disk: each is synced once in the life of this process.
     fn ensure_folder(&self, operation: Operation, folder: &Path) -> Result<()> {
-        let mut durable = self
-            .durable_folders
-            .lock()
-            .expect("no holder of this lock panics");
+        let mut durable = self.durable_folders.lock().expect("no holder of this lock panics");
         let mut unknown = Vec::new();
         let mut at = folder.clone();
         while !durable.contains(&at) {
@@ -201,10 +183,7 @@ impl Shared {
 
     fn remove_folder(&self, folder: &Path) -> Result<()> {
         // Under the lock, so that it is never known as durable once it is gone.
-        let mut durable = self
-            .durable_folders
-            .lock()
-            .expect("no holder of this lock panics");
+        let mut durable = self.durable_folders.lock().expect("no holder of this lock panics");
         disk::remove_folder(&self.resolve(folder)).map_err(|error| match error.kind() {
             std::io::ErrorKind::DirectoryNotEmpty => Error::new(
                 Operation::Remove,
@@ -236,8 +215,7 @@ impl FileSystem for LocalFileSystem {
     }
 
     async fn put_if_absent(&self, path: &Path, content: Bytes) -> Result<()> {
-        self.blocking(|shared| blob::put_if_absent(shared, path, &content))
-            .await
+        self.blocking(|shared| blob::put_if_absent(shared, path, &content)).await
     }
 
     async fn open(&self, path: &Path) -> Result<Arc<dyn BlobReader>> {

@@ -40,12 +40,7 @@ pub(super) fn open(root: &Path, env: Env, options: &LocalOptions) -> Result<Shar
 }
 
 fn refused(kind: ErrorKind, reason: impl Into<String>) -> Error {
-    Error::new(
-        Operation::OpenFileSystem,
-        &crate::Path::root(),
-        kind,
-        reason,
-    )
+    Error::new(Operation::OpenFileSystem, &crate::Path::root(), kind, reason)
 }
 
 fn failed(path: &Path, source: &std::io::Error) -> Error {
@@ -67,10 +62,7 @@ fn refuse_network(root: &Path) -> Result<()> {
         }
     };
     // The magic numbers are 32 bits; what the call returns is wider on some machines.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "only the low 32 bits are the number"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "only the low 32 bits are the number")]
     #[expect(clippy::cast_sign_loss, reason = "only the low 32 bits are the number")]
     let magic = found.f_type as u32;
     let Some(name) = network_name(magic) else {
@@ -116,11 +108,8 @@ fn make_root(root: &Path) -> Result<()> {
         return Ok(());
     }
     let absolute = std::path::absolute(root).map_err(|error| failed(root, &error))?;
-    let missing: Vec<PathBuf> = absolute
-        .ancestors()
-        .take_while(|folder| !folder.is_dir())
-        .map(Path::to_path_buf)
-        .collect();
+    let missing: Vec<PathBuf> =
+        absolute.ancestors().take_while(|folder| !folder.is_dir()).map(Path::to_path_buf).collect();
     for folder in missing.iter().rev() {
         make(folder)?;
         let parent = folder.parent().unwrap_or(folder);
@@ -146,14 +135,8 @@ fn read_version(root: &Path) -> Result<Option<String>> {
 fn parse_version(root: &Path, content: &[u8]) -> Result<String> {
     let text = String::from_utf8_lossy(content);
     let mut lines = text.lines();
-    let Some(number) = lines
-        .next()
-        .and_then(|line| line.strip_prefix(VERSION_TITLE))
-    else {
-        return Err(foreign(
-            root,
-            &format!("its file {VERSION_FILE} is not Tepui's"),
-        ));
+    let Some(number) = lines.next().and_then(|line| line.strip_prefix(VERSION_TITLE)) else {
+        return Err(foreign(root, &format!("its file {VERSION_FILE} is not Tepui's")));
     };
     let damaged = || {
         refused(
@@ -172,10 +155,7 @@ fn parse_version(root: &Path, content: &[u8]) -> Result<String> {
             ),
         ));
     }
-    let folder_id = lines
-        .next()
-        .and_then(|line| line.strip_prefix("id "))
-        .ok_or_else(damaged)?;
+    let folder_id = lines.next().and_then(|line| line.strip_prefix("id ")).ok_or_else(damaged)?;
     let is_valid = folder_id.len() == 32 && folder_id.bytes().all(|b| b.is_ascii_hexdigit());
     if format == 0 || !is_valid {
         return Err(damaged());
@@ -194,17 +174,11 @@ fn foreign(root: &Path, what: &str) -> Error {
 }
 
 fn refuse_foreign(root: &Path) -> Result<()> {
-    let found = disk::list(root, "")
-        .map_err(|error| failed(root, &error))?
-        .unwrap_or_default();
-    match found
-        .iter()
-        .find(|entry| !NOT_FOREIGN.contains(&entry.name.as_str()))
-    {
-        Some(entry) => Err(foreign(
-            root,
-            &format!("it holds {:?} but no {VERSION_FILE}", entry.name),
-        )),
+    let found = disk::list(root, "").map_err(|error| failed(root, &error))?.unwrap_or_default();
+    match found.iter().find(|entry| !NOT_FOREIGN.contains(&entry.name.as_str())) {
+        Some(entry) => {
+            Err(foreign(root, &format!("it holds {:?} but no {VERSION_FILE}", entry.name)))
+        }
         None => Ok(()),
     }
 }
@@ -216,11 +190,7 @@ fn take_lock(root: &Path) -> Result<File> {
         Err(holder) => {
             let holder = holder.trim();
             let is_pid = !holder.is_empty() && holder.bytes().all(|b| b.is_ascii_digit());
-            let holder = if is_pid {
-                format!(" (pid {holder})")
-            } else {
-                String::new()
-            };
+            let holder = if is_pid { format!(" (pid {holder})") } else { String::new() };
             return Err(refused(
                 ErrorKind::FailedPrecondition,
                 format!("{} is in use by another process{holder}", root.display()),
@@ -265,9 +235,7 @@ fn sync_root(root: &Path) -> Result<()> {
 
 fn empty_tmp(root: &Path) -> Result<()> {
     let tmp = root.join(TMP_FOLDER);
-    let found = disk::list(&tmp, "")
-        .map_err(|error| failed(&tmp, &error))?
-        .unwrap_or_default();
+    let found = disk::list(&tmp, "").map_err(|error| failed(&tmp, &error))?.unwrap_or_default();
     for entry in found {
         let path = tmp.join(&entry.name);
         disk::remove_file(&path).map_err(|error| failed(&path, &error))?;
@@ -299,15 +267,9 @@ mod tests {
         let cases = [
             ("", ErrorKind::FailedPrecondition),
             ("postgres 16\n", ErrorKind::FailedPrecondition),
-            (
-                "tepui data folder, format 2\nwhatever",
-                ErrorKind::FailedPrecondition,
-            ),
+            ("tepui data folder, format 2\nwhatever", ErrorKind::FailedPrecondition),
             ("tepui data folder, format x\n", ErrorKind::Corrupt),
-            (
-                "tepui data folder, format 99999999999\n",
-                ErrorKind::Corrupt,
-            ),
+            ("tepui data folder, format 99999999999\n", ErrorKind::Corrupt),
             ("tepui data folder, format 1\n", ErrorKind::Corrupt),
             ("tepui data folder, format 1\nid 12\n", ErrorKind::Corrupt),
             (
@@ -316,11 +278,7 @@ mod tests {
             ),
         ];
         for (text, kind) in cases {
-            assert_eq!(
-                parse_version(root, text.as_bytes()).unwrap_err().kind(),
-                kind,
-                "{text}"
-            );
+            assert_eq!(parse_version(root, text.as_bytes()).unwrap_err().kind(), kind, "{text}");
         }
         assert!(parse_version(root, &[0xff; 100]).is_err());
     }

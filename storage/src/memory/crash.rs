@@ -78,8 +78,7 @@ impl State {
         }
         drop_orphans(&mut names);
         keep_one_name_each(&mut names, random);
-        self.pool
-            .retain(|(inode, _)| !names.values().any(|node| *node == Node::File(*inode)));
+        self.pool.retain(|(inode, _)| !names.values().any(|node| *node == Node::File(*inode)));
         self.durable_names.clone_from(&names);
         self.names = names;
         self.collect();

@@ -16,10 +16,7 @@ impl State {
             Some(node) => self.names.insert(path.clone(), node),
             None => self.names.remove(path),
         };
-        self.changes.push(Change {
-            path: path.clone(),
-            node,
-        });
+        self.changes.push(Change { path: path.clone(), node });
     }
 
     /// Makes the changes of the names that `selected` picks durable.
@@ -83,14 +80,9 @@ impl State {
         // Folders that another operation made may not be durable yet.
         let above = path.parent();
         let unsettled = |change: &Change| above == change.path || is_inside(&above, &change.path);
-        if self
-            .changes
-            .iter()
-            .any(|change| change.node == Some(Node::Folder) && unsettled(change))
+        if self.changes.iter().any(|change| change.node == Some(Node::Folder) && unsettled(change))
         {
-            self.settle_step(operation, path, |found| {
-                above == *found || is_inside(&above, found)
-            })?;
+            self.settle_step(operation, path, |found| above == *found || is_inside(&above, found))?;
         }
         Ok(())
     }
@@ -99,12 +91,7 @@ impl State {
         self.check_life(operation, path)?;
         if self.names.contains_key(path) {
             let reason = "it is there already";
-            return Err(Error::new(
-                operation,
-                path,
-                ErrorKind::AlreadyExists,
-                reason,
-            ));
+            return Err(Error::new(operation, path, ErrorKind::AlreadyExists, reason));
         }
         Ok(())
     }
@@ -129,15 +116,9 @@ impl State {
     /// the number of the handle that may append, and the space set aside.
     pub(super) fn create_log(&mut self, path: &Path, reserve: u64) -> Result<(Inode, u64, u64)> {
         let operation = Operation::CreateLog;
-        assert!(
-            path.name().ends_with(LOG_SUFFIX),
-            "{path:?} is not a log's name"
-        );
+        assert!(path.name().ends_with(LOG_SUFFIX), "{path:?} is not a log's name");
         self.check_absent(operation, path)?;
-        let position = self
-            .pool
-            .iter()
-            .position(|(inode, _)| self.files[inode].len >= reserve);
+        let position = self.pool.iter().position(|(inode, _)| self.files[inode].len >= reserve);
         if position.is_none() {
             self.check_space(operation, path, reserve)?;
         }
@@ -155,10 +136,7 @@ impl State {
         if position.is_some() {
             self.counters.recycled_logs += 1;
         }
-        let file = self
-            .files
-            .get_mut(&inode)
-            .expect("it was just found or made");
+        let file = self.files.get_mut(&inode).expect("it was just found or made");
         file.writer = Some(writer);
         file.appended = 0;
         file.appended_synced = 0;
@@ -175,21 +153,13 @@ impl State {
         let inode = match self.names.get(path) {
             None => return Ok(()),
             Some(Node::Folder) => {
-                return Err(Error::new(
-                    Operation::Remove,
-                    path,
-                    ErrorKind::Io,
-                    "it is a folder",
-                ));
+                return Err(Error::new(Operation::Remove, path, ErrorKind::Io, "it is a folder"));
             }
             Some(Node::File(inode)) => *inode,
         };
         self.step(Operation::Remove, path)?;
         self.set_name(path, None);
-        let is_open = self
-            .files
-            .get(&inode)
-            .is_none_or(|file| file.writer.is_some());
+        let is_open = self.files.get(&inode).is_none_or(|file| file.writer.is_some());
         if path.name().ends_with(LOG_SUFFIX) && !is_open && self.pool.len() < POOL_MAX {
             self.pool.push((inode, path.clone()));
         }
@@ -203,12 +173,7 @@ impl State {
         }
         if self.inside(folder).next().is_some() {
             let kind = ErrorKind::FailedPrecondition;
-            return Err(Error::new(
-                Operation::Remove,
-                folder,
-                kind,
-                "the folder is not empty",
-            ));
+            return Err(Error::new(Operation::Remove, folder, kind, "the folder is not empty"));
         }
         self.step(Operation::Remove, folder)?;
         self.set_name(folder, None);
@@ -225,9 +190,7 @@ impl State {
     }
 
     pub(super) fn list(&self, folder: &Path, after: &str) -> Vec<Entry> {
-        let children = self
-            .inside(folder)
-            .filter(|(path, _)| path.parent() == *folder);
+        let children = self.inside(folder).filter(|(path, _)| path.parent() == *folder);
         let mut found: Vec<Entry> = children
             .filter(|(path, _)| path.name() > after)
             .map(|(path, node)| Entry {
@@ -268,15 +231,9 @@ impl State {
         self.step(Operation::Seal, folder)?;
         self.settle_folder(folder);
         let found = self.list(folder, "");
-        let logs = found
-            .into_iter()
-            .filter(|it| !it.is_folder && it.name.ends_with(LOG_SUFFIX));
-        let sealed: Vec<SealedLog> = logs
-            .map(|it| SealedLog {
-                path: folder.join(&it.name),
-                len: it.len,
-            })
-            .collect();
+        let logs = found.into_iter().filter(|it| !it.is_folder && it.name.ends_with(LOG_SUFFIX));
+        let sealed: Vec<SealedLog> =
+            logs.map(|it| SealedLog { path: folder.join(&it.name), len: it.len }).collect();
         for log in &sealed {
             if let Some(Node::File(inode)) = self.names.get(&log.path)
                 && let Some(file) = self.files.get_mut(inode)

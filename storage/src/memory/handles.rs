@@ -9,9 +9,7 @@ use crate::local::check_bounds;
 use crate::{BlobReader, BlobWriter, BlockingLog, Error, Operation, Path, PlantedBug, Result};
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+    state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// A blob being written; a crash leaves nothing of it.
@@ -23,11 +21,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(state: Arc<Mutex<State>>, path: &Path) -> Writer {
-        Writer {
-            state,
-            path: path.clone(),
-            content: Vec::new(),
-        }
+        Writer { state, path: path.clone(), content: Vec::new() }
     }
 }
 
@@ -68,12 +62,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(state: Arc<Mutex<State>>, path: &Path, inode: Inode, len: u64) -> Reader {
-        Reader {
-            state,
-            path: path.clone(),
-            inode,
-            len,
-        }
+        Reader { state, path: path.clone(), inode, len }
     }
 }
 
@@ -87,10 +76,7 @@ impl BlobReader for Reader {
         check_bounds(&self.path, self.len, offset, len)?;
         let state = lock(&self.state);
         state.check_life(Operation::Read, &self.path)?;
-        let file = state
-            .files
-            .get(&self.inode)
-            .expect("a file with a reader is kept");
+        let file = state.files.get(&self.inode).expect("a file with a reader is kept");
         Ok(Bytes::from(file.read(offset, len)))
     }
 }
@@ -119,14 +105,7 @@ impl Log {
         writer: u64,
         reserved: u64,
     ) -> Log {
-        Log {
-            state,
-            path: path.clone(),
-            inode,
-            writer,
-            len: 0,
-            reserved,
-        }
+        Log { state, path: path.clone(), inode, writer, len: 0, reserved }
     }
 
     fn check_writer(&self, state: &State, operation: Operation) -> Result<()> {
@@ -136,12 +115,7 @@ impl Log {
             return Ok(());
         }
         let kind = ErrorKind::FailedPrecondition;
-        Err(Error::new(
-            operation,
-            &self.path,
-            kind,
-            "the log has been sealed",
-        ))
+        Err(Error::new(operation, &self.path, kind, "the log has been sealed"))
     }
 }
 
@@ -155,10 +129,7 @@ impl BlockingLog for Log {
             state.check_space(Operation::Append, &self.path, more)?;
         }
         state.step(Operation::Append, &self.path)?;
-        let file = state
-            .files
-            .get_mut(&self.inode)
-            .expect("checked with the writer");
+        let file = state.files.get_mut(&self.inode).expect("checked with the writer");
         file.append(content);
         self.len = end;
         Ok(())
@@ -171,11 +142,7 @@ impl BlockingLog for Log {
         if state.planted == Some(PlantedBug::SkipLogSync) {
             return Ok(());
         }
-        state
-            .files
-            .get_mut(&self.inode)
-            .expect("checked with the writer")
-            .sync();
+        state.files.get_mut(&self.inode).expect("checked with the writer").sync();
         Ok(())
     }
 

@@ -76,16 +76,12 @@ impl MemoryFileSystem {
     }
 
     fn of(state: State) -> MemoryFileSystem {
-        MemoryFileSystem {
-            state: Arc::new(Mutex::new(state)),
-        }
+        MemoryFileSystem { state: Arc::new(Mutex::new(state)) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A test may panic with the lock held; what it then looks at is still whole.
-        self.state
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Crashes: returns the disk as the next process finds it. Everything that was opened through
@@ -168,10 +164,7 @@ impl MemoryFileSystem {
     /// Content of every file: equal for equal disks.
     pub fn snapshot(&self) -> BTreeMap<Path, Bytes> {
         let paths = self.paths();
-        paths
-            .into_iter()
-            .filter_map(|path| Some((path.clone(), self.read_all(&path)?)))
-            .collect()
+        paths.into_iter().filter_map(|path| Some((path.clone(), self.read_all(&path)?))).collect()
     }
 }
 
@@ -193,19 +186,9 @@ impl FileSystem for MemoryFileSystem {
         state.check_life(Operation::Open, path)?;
         let Some((inode, len)) = state.open_reader(path) else {
             let reason = "there is no such file";
-            return Err(Error::new(
-                Operation::Open,
-                path,
-                ErrorKind::NotFound,
-                reason,
-            ));
+            return Err(Error::new(Operation::Open, path, ErrorKind::NotFound, reason));
         };
-        Ok(Arc::new(Reader::new(
-            Arc::clone(&self.state),
-            path,
-            inode,
-            len,
-        )))
+        Ok(Arc::new(Reader::new(Arc::clone(&self.state), path, inode, len)))
     }
 
     async fn list(&self, folder: &Path, after: &str) -> Result<Vec<Entry>> {

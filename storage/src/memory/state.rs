@@ -54,21 +54,11 @@ pub(super) struct File {
 impl File {
     pub(super) fn blob(content: Vec<u8>) -> File {
         let len = content.len() as u64;
-        File {
-            len,
-            synced_len: len,
-            synced: Arc::new(content),
-            ..File::default()
-        }
+        File { len, synced_len: len, synced: Arc::new(content), ..File::default() }
     }
 
     pub(super) fn log(len: u64) -> File {
-        File {
-            len,
-            synced_len: len,
-            is_log: true,
-            ..File::default()
-        }
+        File { len, synced_len: len, is_log: true, ..File::default() }
     }
 
     /// The bytes from `offset`; the caller has checked that they are there.
@@ -82,10 +72,7 @@ impl File {
     }
 
     pub(super) fn append(&mut self, content: &[u8]) {
-        self.writes.push(Write {
-            offset: self.appended,
-            content: content.to_vec(),
-        });
+        self.writes.push(Write { offset: self.appended, content: content.to_vec() });
         self.appended += content.len() as u64;
         self.len = self.len.max(self.appended);
     }
@@ -165,12 +152,7 @@ impl State {
     /// Fails once the disk has crashed or stands still.
     pub(super) fn check_life(&self, operation: Operation, path: &Path) -> Result<()> {
         if self.is_frozen() {
-            return Err(Error::new(
-                operation,
-                path,
-                ErrorKind::Unavailable,
-                "crashed",
-            ));
+            return Err(Error::new(operation, path, ErrorKind::Unavailable, "crashed"));
         }
         Ok(())
     }
@@ -189,12 +171,7 @@ impl State {
         };
         if self.used().saturating_add(more) > capacity {
             let reason = "no space left on the device";
-            return Err(Error::new(
-                operation,
-                path,
-                ErrorKind::ResourceExhausted,
-                reason,
-            ));
+            return Err(Error::new(operation, path, ErrorKind::ResourceExhausted, reason));
         }
         Ok(())
     }
@@ -222,11 +199,7 @@ impl State {
         {
             return Some(0);
         }
-        Some(if file.is_log {
-            file.appended_synced
-        } else {
-            file.synced_len
-        })
+        Some(if file.is_log { file.appended_synced } else { file.synced_len })
     }
 
     pub(super) fn corrupt(&mut self, path: &Path, offset: u64, xor: u8) {
@@ -241,9 +214,7 @@ impl State {
         }
         let byte = file.read(offset, 1)[0] ^ xor;
         for write in &mut file.writes {
-            let inside = offset
-                .checked_sub(write.offset)
-                .and_then(|at| usize::try_from(at).ok());
+            let inside = offset.checked_sub(write.offset).and_then(|at| usize::try_from(at).ok());
             if let Some(found) = inside.and_then(|at| write.content.get_mut(at)) {
                 *found = byte;
             }
@@ -256,11 +227,7 @@ impl State {
         let mut reachable: std::collections::BTreeSet<Inode> =
             self.readers.keys().copied().collect();
         reachable.extend(self.pool.iter().map(|(inode, _)| *inode));
-        let nodes = self
-            .names
-            .values()
-            .chain(self.durable_names.values())
-            .copied();
+        let nodes = self.names.values().chain(self.durable_names.values()).copied();
         let nodes = nodes.chain(self.changes.iter().filter_map(|change| change.node));
         reachable.extend(nodes.filter_map(|node| match node {
             Node::File(inode) => Some(inode),

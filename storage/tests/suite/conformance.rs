@@ -23,27 +23,17 @@ fn on_each(claim: impl AsyncFn(&dyn FileSystem)) {
                 .unwrap();
         claim(&local).await;
         claim(&MemoryFileSystem::new()).await;
-        claim(&FaultyFileSystem::new(
-            Arc::new(MemoryFileSystem::new()),
-            Vec::new(),
-        ))
-        .await;
+        claim(&FaultyFileSystem::new(Arc::new(MemoryFileSystem::new()), Vec::new())).await;
     });
 }
 
 async fn put(files: &dyn FileSystem, at: &str, content: &'static str) {
-    files
-        .put_if_absent(&path(at), Bytes::from_static(content.as_bytes()))
-        .await
-        .unwrap();
+    files.put_if_absent(&path(at), Bytes::from_static(content.as_bytes())).await.unwrap();
 }
 
 async fn get(files: &dyn FileSystem, at: &str) -> Bytes {
     let reader = files.open(&path(at)).await.unwrap();
-    reader
-        .read_at(0, usize::try_from(reader.len()).unwrap())
-        .await
-        .unwrap()
+    reader.read_at(0, usize::try_from(reader.len()).unwrap()).await.unwrap()
 }
 
 async fn names(files: &dyn FileSystem, folder: &str, after: &str) -> Vec<String> {
@@ -69,9 +59,7 @@ fn a_blob_reads_as_it_was_put() {
 fn a_second_put_changes_nothing() {
     on_each(async |files| {
         put(files, "a", "first").await;
-        let second = files
-            .put_if_absent(&path("a"), Bytes::from_static(b"second"))
-            .await;
+        let second = files.put_if_absent(&path("a"), Bytes::from_static(b"second")).await;
         assert_eq!(second.unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(get(files, "a").await, "first");
     });
@@ -83,10 +71,7 @@ fn a_blob_appears_whole_when_it_is_finished() {
         let mut writer = files.create(&path("t/x.sst")).await.unwrap();
         writer.append(Bytes::from_static(b"one ")).await.unwrap();
         writer.append(Bytes::from_static(b"two")).await.unwrap();
-        assert_eq!(
-            files.open(&path("t/x.sst")).await.err().unwrap().kind(),
-            ErrorKind::NotFound
-        );
+        assert_eq!(files.open(&path("t/x.sst")).await.err().unwrap().kind(), ErrorKind::NotFound);
         assert!(names(files, "t", "").await.is_empty());
         writer.finish().await.unwrap();
         assert_eq!(get(files, "t/x.sst").await, "one two");
@@ -111,10 +96,7 @@ fn a_writer_never_overwrites() {
         let mut writer = files.create(&path("x")).await.unwrap();
         writer.append(Bytes::from_static(b"late")).await.unwrap();
         put(files, "x", "early").await;
-        assert_eq!(
-            writer.finish().await.unwrap_err().kind(),
-            ErrorKind::AlreadyExists
-        );
+        assert_eq!(writer.finish().await.unwrap_err().kind(), ErrorKind::AlreadyExists);
         assert_eq!(get(files, "x").await, "early");
     });
 }
@@ -156,10 +138,7 @@ fn what_is_removed_is_gone_and_may_be_removed_again() {
         files.remove(&path("t/a")).await.unwrap();
         files.remove(&path("absent/a")).await.unwrap();
         files.remove(&path("absent/a.log")).await.unwrap();
-        assert_eq!(
-            files.open(&path("t/a")).await.err().unwrap().kind(),
-            ErrorKind::NotFound
-        );
+        assert_eq!(files.open(&path("t/a")).await.err().unwrap().kind(), ErrorKind::NotFound);
         put(files, "t/a", "2").await;
         assert_eq!(get(files, "t/a").await, "2");
     });
@@ -216,14 +195,7 @@ fn a_log_holds_its_appends_in_order_with_space_to_spare() {
         let reader = files.open(&path("wal/s/1.log")).await.unwrap();
         assert!(reader.len() >= 10_000);
         assert_eq!(reader.read_at(0, 11).await.unwrap(), "onetwothree");
-        assert!(
-            reader
-                .read_at(11, 100)
-                .await
-                .unwrap()
-                .iter()
-                .all(|byte| *byte == 0)
-        );
+        assert!(reader.read_at(11, 100).await.unwrap().iter().all(|byte| *byte == 0));
     });
 }
 
@@ -264,10 +236,7 @@ fn a_sealed_log_takes_no_more() {
         two.append(b"de").unwrap();
         let sealed = files.seal(&path("wal/s1")).await.unwrap();
         let found: Vec<(Path, u64)> = sealed.into_iter().map(|it| (it.path, it.len)).collect();
-        assert_eq!(
-            found,
-            [(path("wal/s1/1.log"), 100), (path("wal/s1/2.log"), 2)]
-        );
+        assert_eq!(found, [(path("wal/s1/1.log"), 100), (path("wal/s1/2.log"), 2)]);
         assert!(one.append(b"x").is_err() && one.sync().is_err());
         assert!(two.append(b"x").is_err() && two.sync().is_err());
         other.append(b"x").unwrap();
@@ -290,15 +259,8 @@ fn a_removed_log_s_file_serves_a_later_log() {
         assert!(log.is_empty());
         log.append(b"NEW").unwrap();
         let content = get(files, "wal/2.log").await;
-        assert_eq!(
-            &content[..6],
-            b"NEWmer",
-            "the rest of the former log is still there"
-        );
-        assert_eq!(
-            files.open(&path("wal/1.log")).await.err().unwrap().kind(),
-            ErrorKind::NotFound
-        );
+        assert_eq!(&content[..6], b"NEWmer", "the rest of the former log is still there");
+        assert_eq!(files.open(&path("wal/1.log")).await.err().unwrap().kind(), ErrorKind::NotFound);
     });
 }
 
@@ -320,11 +282,7 @@ async fn follows_a_model(files: &dyn FileSystem, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut model = std::collections::BTreeMap::new();
     for step in 0..200_u32 {
-        let at = path(&format!(
-            "d{}/f{}",
-            random.random_range(0..3),
-            random.random_range(0..4)
-        ));
+        let at = path(&format!("d{}/f{}", random.random_range(0..3), random.random_range(0..4)));
         let context = format!("seed {seed}, step {step}, {at:?}");
         match random.random_range(0..5) {
             0 | 1 => {
@@ -340,9 +298,7 @@ async fn follows_a_model(files: &dyn FileSystem, seed: u64) {
             3 => {
                 let found = files.list(&at.parent(), at.name()).await.unwrap();
                 let found: Vec<Path> = found.iter().map(|it| at.parent().join(&it.name)).collect();
-                let expected = model
-                    .keys()
-                    .filter(|it| it.parent() == at.parent() && **it > at);
+                let expected = model.keys().filter(|it| it.parent() == at.parent() && **it > at);
                 assert_eq!(found, expected.cloned().collect::<Vec<_>>(), "{context}");
             }
             _ => match files.open(&at).await {

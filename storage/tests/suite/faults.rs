@@ -19,9 +19,7 @@ fn faulty(rules: Vec<Rule>) -> (MemoryFileSystem, FaultyFileSystem) {
 
 /// One of everything.
 async fn script(files: &dyn FileSystem) -> Result<()> {
-    files
-        .put_if_absent(&path("t/m"), Bytes::from_static(b"manifest"))
-        .await?;
+    files.put_if_absent(&path("t/m"), Bytes::from_static(b"manifest")).await?;
     let mut writer = files.create(&path("t/a.sst")).await?;
     writer.append(Bytes::from_static(b"abcd")).await?;
     writer.finish().await?;
@@ -52,11 +50,7 @@ fn each_operation_can_be_the_one_that_fails() {
             let index = usize::try_from(failing - 1).unwrap();
             assert_eq!((error.operation(), error.path().clone()), trace[index]);
             assert_eq!(error.kind(), ErrorKind::Io);
-            assert_eq!(
-                (files.operations(), files.faults()),
-                (failing, 1),
-                "{action:?}"
-            );
+            assert_eq!((files.operations(), files.faults()), (failing, 1), "{action:?}");
         }
     }
 }
@@ -70,10 +64,7 @@ fn rules_select_by_operation_path_and_count() {
         put("t/1").await.unwrap();
         put("u/1").await.unwrap();
         files.list(&path("t"), "").await.unwrap();
-        assert_eq!(
-            put("t/2").await.unwrap_err().kind(),
-            ErrorKind::ResourceExhausted
-        );
+        assert_eq!(put("t/2").await.unwrap_err().kind(), ErrorKind::ResourceExhausted);
         put("t/3").await.unwrap();
         files.set_rules(vec![fail().from(2)]);
         put("t/4").await.unwrap();
@@ -100,16 +91,10 @@ fn a_torn_append_leaves_its_first_half_and_ends_the_log() {
 
 #[test]
 fn what_fails_after_it_was_done_is_done() {
-    let rules = vec![
-        Rule::new(Action::FailAfter).nth(1),
-        Rule::new(Action::FailAfter).nth(4),
-    ];
+    let rules = vec![Rule::new(Action::FailAfter).nth(1), Rule::new(Action::FailAfter).nth(4)];
     let (disk, files) = faulty(rules);
     run(async {
-        files
-            .put_if_absent(&path("a"), Bytes::from_static(b"there"))
-            .await
-            .unwrap_err();
+        files.put_if_absent(&path("a"), Bytes::from_static(b"there")).await.unwrap_err();
         assert_eq!(disk.read_all(&path("a")).unwrap(), "there");
         let mut log = new_log(&files, "wal/1.log", 0).await;
         log.append(b"there").unwrap();
@@ -130,9 +115,7 @@ fn a_failed_put_and_a_torn_put_change_nothing() {
 #[test]
 fn a_delayed_operation_waits_and_succeeds() {
     let hour = Duration::from_secs(3600);
-    let (disk, files) = faulty(vec![
-        Rule::new(Action::Delay(hour)).on(Operation::PutIfAbsent),
-    ]);
+    let (disk, files) = faulty(vec![Rule::new(Action::Delay(hour)).on(Operation::PutIfAbsent)]);
     run(async {
         let env = Env::simulated(1);
         let before = env.monotonic();
@@ -173,19 +156,11 @@ fn skipped_folder_syncs_lose_names() {
     files.skip_folder_sync();
     disk.set_planted(Some(PlantedBug::SkipFolderSync));
     run(async {
-        files
-            .put_if_absent(&path("t/a"), Bytes::from_static(b"lost"))
-            .await
-            .unwrap();
+        files.put_if_absent(&path("t/a"), Bytes::from_static(b"lost")).await.unwrap();
         files.sync_folder(&path("t")).await.unwrap();
     });
     assert_eq!(disk.synced_len(&path("t/a")), Some(0));
-    let lost = |seed| {
-        disk.deep_clone()
-            .crash(Crash::PowerCut { seed })
-            .paths()
-            .is_empty()
-    };
+    let lost = |seed| disk.deep_clone().crash(Crash::PowerCut { seed }).paths().is_empty();
     assert!((0..20).any(lost), "no power cut loses the name");
     assert!(!(0..20).all(lost), "every power cut loses the name");
     // The real sync makes it durable.

@@ -1,8 +1,5 @@
 //! Opening a data folder, and what only a disk has.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the tests look at the folder from outside"
-)]
+#![expect(clippy::disallowed_methods, reason = "the tests look at the folder from outside")]
 
 use std::path::Path as DiskPath;
 
@@ -61,11 +58,7 @@ fn a_folder_in_use_is_refused_until_all_of_its_user_is_gone() {
     assert_eq!(text, expected);
     let log = run(new_log(&files, "wal/1.log", 0));
     drop(files);
-    assert_eq!(
-        refusal(root).0,
-        ErrorKind::FailedPrecondition,
-        "a log is still open"
-    );
+    assert_eq!(refusal(root).0, ErrorKind::FailedPrecondition, "a log is still open");
     drop(log);
     open(root).unwrap();
 }
@@ -80,25 +73,15 @@ fn a_newer_format_is_refused_and_nothing_is_written() {
     std::fs::write(root.join("tmp/0123"), "left by the newer one").unwrap();
     let (kind, text) = refusal(root);
     assert_eq!(kind, ErrorKind::FailedPrecondition);
-    assert!(
-        text.contains("has format 2") && text.contains("formats up to 1"),
-        "{text}"
-    );
+    assert!(text.contains("has format 2") && text.contains("formats up to 1"), "{text}");
     assert_eq!(names(root), ["VERSION", "tmp"]);
     assert_eq!(names(&root.join("tmp")), ["0123"]);
-    assert_eq!(
-        std::fs::read_to_string(root.join("VERSION")).unwrap(),
-        newer
-    );
+    assert_eq!(std::fs::read_to_string(root.join("VERSION")).unwrap(), newer);
 }
 
 #[test]
 fn a_stranger_s_folder_is_refused_and_nothing_is_written() {
-    for (file, content) in [
-        ("thesis.txt", "years of work"),
-        ("VERSION", "16\n"),
-        ("tmp/a", "1"),
-    ] {
+    for (file, content) in [("thesis.txt", "years of work"), ("VERSION", "16\n"), ("tmp/a", "1")] {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
@@ -120,10 +103,7 @@ fn an_open_that_did_not_end_can_be_repeated() {
     std::fs::write(root.join(".VERSION.tmp"), "tepui da").unwrap();
     std::fs::create_dir_all(root.join("lost+found")).unwrap();
     let files = open(root).unwrap();
-    assert_eq!(
-        names(root),
-        ["LOCK", "VERSION", "lost+found", "recycled", "tmp"]
-    );
+    assert_eq!(names(root), ["LOCK", "VERSION", "lost+found", "recycled", "tmp"]);
     drop(files);
     open(root).unwrap();
 }
@@ -151,10 +131,7 @@ fn a_read_only_folder_is_refused() {
         for root in [root.join("absent"), root.join("empty"), root.join("full")] {
             let (kind, text) = refusal(&root);
             assert_eq!(kind, ErrorKind::PermissionDenied, "{text}");
-            assert!(
-                text.contains("must be a folder that this user may write to"),
-                "{text}"
-            );
+            assert!(text.contains("must be a folder that this user may write to"), "{text}");
         }
         return;
     }
@@ -170,9 +147,7 @@ fn a_read_only_folder_is_refused() {
         mode(&root.join(folder), 0o555);
     }
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child
-        .args(["--exact", READ_ONLY_TEST])
-        .env(READ_ONLY_FOLDER, root);
+    child.args(["--exact", READ_ONLY_TEST]).env(READ_ONLY_FOLDER, root);
     if rustix::process::geteuid().is_root() {
         // Permissions do not stop root, so the child is nobody.
         child.uid(65534);
@@ -184,10 +159,7 @@ fn a_read_only_folder_is_refused() {
     match ended {
         Ok(ended) => {
             let text = String::from_utf8_lossy(&ended.stdout).into_owned();
-            assert!(
-                ended.status.success() && text.contains("1 passed"),
-                "{text}"
-            );
+            assert!(ended.status.success() && text.contains("1 passed"), "{text}");
         }
         Err(error) => eprintln!("SKIPPED {READ_ONLY_TEST}: cannot run as another user: {error}"),
     }
@@ -202,21 +174,14 @@ async fn fill_and_recover(files: &LocalFileSystem) {
     let filler = Bytes::from(vec![7; 100_000]);
     let mut count = 0;
     let refused = loop {
-        match files
-            .put_if_absent(&path(&format!("t/{count}")), filler.clone())
-            .await
-        {
+        match files.put_if_absent(&path(&format!("t/{count}")), filler.clone()).await {
             Ok(()) => count += 1,
             Err(error) => break error,
         }
     };
     assert_eq!(refused.kind(), ErrorKind::ResourceExhausted, "{refused}");
     assert!(count > 10);
-    let refused = files
-        .create_log(&path("wal/2.log"), 1 << 20)
-        .await
-        .err()
-        .unwrap();
+    let refused = files.create_log(&path("wal/2.log"), 1 << 20).await.err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::ResourceExhausted, "{refused}");
     let mut writer = files.create(&path("t/x")).await.unwrap();
     let refused = writer.append(filler.clone()).await.unwrap_err();
@@ -229,10 +194,7 @@ async fn fill_and_recover(files: &LocalFileSystem) {
     log.sync().unwrap();
     let reader = files.open(&path("t/0")).await.unwrap();
     assert_eq!(reader.read_at(0, 100_000).await.unwrap(), filler);
-    assert_eq!(
-        log.append(&[1; 1 << 20]).unwrap_err().kind(),
-        ErrorKind::Poisoned
-    );
+    assert_eq!(log.append(&[1; 1 << 20]).unwrap_err().kind(), ErrorKind::Poisoned);
     for number in 0..count {
         files.remove(&path(&format!("t/{number}"))).await.unwrap();
     }
@@ -292,10 +254,7 @@ fn unfinished_blobs_are_gone_after_an_open() {
 #[test]
 fn the_pool_is_bounded_and_keeps_the_largest_logs() {
     let folder = tempfile::tempdir().unwrap();
-    let options = LocalOptions {
-        recycled_logs_max: 2,
-        ..LocalOptions::default()
-    };
+    let options = LocalOptions { recycled_logs_max: 2, ..LocalOptions::default() };
     let files = LocalFileSystem::open(folder.path(), Env::simulated(1), options.clone()).unwrap();
     run(async {
         for (number, reserve) in [(1, 1000), (2, 3000), (3, 2000), (4, 500)] {
@@ -303,22 +262,11 @@ fn the_pool_is_bounded_and_keeps_the_largest_logs() {
             drop(new_log(&files, &name, reserve).await);
         }
         for number in 1..=4 {
-            files
-                .remove(&path(&format!("wal/{number}.log")))
-                .await
-                .unwrap();
+            files.remove(&path(&format!("wal/{number}.log"))).await.unwrap();
         }
         assert_eq!(files.recycled_logs(), 2);
-        assert_eq!(
-            new_log(&files, "wal/5.log", 1500).await.reserved(),
-            2000,
-            "the smallest fit"
-        );
-        assert_eq!(
-            new_log(&files, "wal/6.log", 4000).await.reserved(),
-            4000,
-            "none fits"
-        );
+        assert_eq!(new_log(&files, "wal/5.log", 1500).await.reserved(), 2000, "the smallest fit");
+        assert_eq!(new_log(&files, "wal/6.log", 4000).await.reserved(), 4000, "none fits");
     });
     drop(files);
     // What is there outlives the process, within the limit.
@@ -378,9 +326,7 @@ fn space_that_is_not_there_is_refused_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let files = open(folder.path()).unwrap();
     // 2^62 bytes: more than any disk has.
-    let refused = run(files.create_log(&path("wal/1.log"), 1 << 62))
-        .err()
-        .unwrap();
+    let refused = run(files.create_log(&path("wal/1.log"), 1 << 62)).err().unwrap();
     assert_eq!(refused.kind(), ErrorKind::ResourceExhausted, "{refused}");
     assert_eq!(names(&folder.path().join("tmp")), [""; 0]);
     assert!(run(files.list(&path("wal"), "")).unwrap().is_empty());
@@ -398,10 +344,7 @@ fn the_file_system_s_own_names_are_not_the_callers() {
 #[test]
 fn many_tasks_share_a_disk_in_the_real_world() {
     let folder = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let env = Env::system();
     let files = LocalFileSystem::open(folder.path(), env.clone(), LocalOptions::default()).unwrap();
     runtime.block_on(async {
@@ -411,10 +354,7 @@ fn many_tasks_share_a_disk_in_the_real_world() {
                 let files = files.clone();
                 env.spawn("put", async move {
                     let at = path(&format!("d{}/f{}", number % 2, number % 20));
-                    files
-                        .put_if_absent(&at, Bytes::from(format!("{number}")))
-                        .await
-                        .is_ok()
+                    files.put_if_absent(&at, Bytes::from(format!("{number}"))).await.is_ok()
                 })
             })
             .collect();

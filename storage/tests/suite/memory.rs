@@ -17,9 +17,7 @@ fn cut(disk: &MemoryFileSystem, seed: u64) -> MemoryFileSystem {
 
 /// What power cuts leave of one file, over many seeds.
 fn outcomes(disk: &MemoryFileSystem, at: &str) -> BTreeSet<Option<Bytes>> {
-    (0..SEEDS)
-        .map(|seed| cut(disk, seed).read_all(&path(at)))
-        .collect()
+    (0..SEEDS).map(|seed| cut(disk, seed).read_all(&path(at))).collect()
 }
 
 #[test]
@@ -48,18 +46,12 @@ fn a_write_may_keep_later_sectors_and_lose_earlier_ones() {
     for content in outcomes(&disk, "wal/1.log").into_iter().flatten() {
         let sectors: Vec<&[u8]> = content.chunks(512).collect();
         for sector in &sectors {
-            assert!(
-                sector.iter().all(|byte| *byte == sector[0]),
-                "sectors are kept whole"
-            );
+            assert!(sector.iter().all(|byte| *byte == sector[0]), "sectors are kept whole");
         }
         shapes.insert(sectors.iter().map(|sector| sector[0]).collect::<Vec<u8>>());
     }
     assert!(shapes.contains(&vec![]) && shapes.contains(&vec![1, 1, 1, 1]));
-    assert!(
-        shapes.contains(&vec![0, 0, 1, 1]) || shapes.contains(&vec![0, 1, 0, 1]),
-        "{shapes:?}"
-    );
+    assert!(shapes.contains(&vec![0, 0, 1, 1]) || shapes.contains(&vec![0, 1, 0, 1]), "{shapes:?}");
 }
 
 #[test]
@@ -73,13 +65,8 @@ fn a_sector_that_stays_has_all_earlier_writes_to_it() {
     });
     for content in outcomes(&disk, "wal/1.log").into_iter().flatten() {
         let kept: Vec<u8> = content.chunks(16).take(4).map(|piece| piece[0]).collect();
-        let prefixes: [&[u8]; 5] = [
-            &[0; 4],
-            &[1, 0, 0, 0],
-            &[1, 2, 0, 0],
-            &[1, 2, 3, 0],
-            &[1, 2, 3, 4],
-        ];
+        let prefixes: [&[u8]; 5] =
+            [&[0; 4], &[1, 0, 0, 0], &[1, 2, 0, 0], &[1, 2, 3, 0], &[1, 2, 3, 4]];
         assert!(prefixes.contains(&kept.as_slice()), "{kept:?}");
     }
 }
@@ -90,9 +77,7 @@ fn a_process_crash_keeps_everything_and_a_later_power_cut_may_not() {
     run(async {
         let mut log = new_log(&disk, "wal/1.log", 0).await;
         log.append(b"written").unwrap();
-        disk.put_if_absent(&path("t/a"), Bytes::from_static(b"blob"))
-            .await
-            .unwrap();
+        disk.put_if_absent(&path("t/a"), Bytes::from_static(b"blob")).await.unwrap();
         disk.remove(&path("t/a")).await.unwrap();
     });
     let after = disk.crash(Crash::Process);
@@ -108,10 +93,7 @@ fn a_process_crash_keeps_everything_and_a_later_power_cut_may_not() {
     let cut = after.crash(Crash::PowerCut { seed: 3 });
     let left = cut.snapshot();
     for seed in 0..SEEDS {
-        assert_eq!(
-            cut.deep_clone().crash(Crash::PowerCut { seed }).snapshot(),
-            left
-        );
+        assert_eq!(cut.deep_clone().crash(Crash::PowerCut { seed }).snapshot(), left);
     }
     let counters = cut.counters();
     assert_eq!((counters.process_crashes, counters.power_cuts), (1, 1));
@@ -121,9 +103,7 @@ fn a_process_crash_keeps_everything_and_a_later_power_cut_may_not() {
 fn everything_opened_before_a_crash_fails_after_it() {
     run(async {
         let disk = MemoryFileSystem::new();
-        disk.put_if_absent(&path("a"), Bytes::from_static(b"1"))
-            .await
-            .unwrap();
+        disk.put_if_absent(&path("a"), Bytes::from_static(b"1")).await.unwrap();
         let reader = disk.open(&path("a")).await.unwrap();
         let mut writer = disk.create(&path("b")).await.unwrap();
         let mut log = new_log(&disk, "wal/1.log", 0).await;
@@ -134,9 +114,7 @@ fn everything_opened_before_a_crash_fails_after_it() {
             writer.finish().await.unwrap_err(),
             log.append(b"x").unwrap_err(),
             log.sync().unwrap_err(),
-            disk.put_if_absent(&path("c"), Bytes::new())
-                .await
-                .unwrap_err(),
+            disk.put_if_absent(&path("c"), Bytes::new()).await.unwrap_err(),
             disk.list(&path("a"), "").await.unwrap_err(),
             disk.seal(&path("wal")).await.unwrap_err(),
             disk.remove(&path("a")).await.unwrap_err(),
@@ -175,26 +153,16 @@ fn a_recycled_log_shows_stale_bytes_after_a_power_cut() {
         log.sync().unwrap();
         drop(log);
         disk.remove(&path("wal/1.log")).await.unwrap();
-        assert!(
-            outcomes(&disk, "wal/1.log").len() == 2,
-            "the removal may be undone"
-        );
+        assert!(outcomes(&disk, "wal/1.log").len() == 2, "the removal may be undone");
         let mut log = new_log(&disk, "wal/2.log", 1024).await;
         assert_eq!(disk.counters().recycled_logs, 1);
-        assert_eq!(
-            outcomes(&disk, "wal/1.log"),
-            BTreeSet::from([None]),
-            "gone for good"
-        );
+        assert_eq!(outcomes(&disk, "wal/1.log"), BTreeSet::from([None]), "gone for good");
         assert_eq!(disk.synced_len(&path("wal/2.log")), Some(0));
         log.append(&[2; 1024]).unwrap();
     });
-    let mixed = outcomes(&disk, "wal/2.log")
-        .into_iter()
-        .flatten()
-        .any(|content| {
-            content[..512].iter().all(|byte| *byte == 1) && content[512..].iter().all(|b| *b == 2)
-        });
+    let mixed = outcomes(&disk, "wal/2.log").into_iter().flatten().any(|content| {
+        content[..512].iter().all(|byte| *byte == 1) && content[512..].iter().all(|b| *b == 2)
+    });
     assert!(mixed, "stale bytes lie before new ones in some outcome");
 }
 
@@ -213,20 +181,13 @@ fn overwriting_a_log_whose_removal_is_not_durable_shows_when_planted() {
         log.sync().unwrap();
     });
     let found = outcomes(&disk, "wal/1.log");
-    let overwritten = found
-        .iter()
-        .flatten()
-        .any(|content| content.starts_with(b"OVERWRITTEN!"));
-    assert!(
-        overwritten,
-        "the old name shows the new log's bytes in some outcome"
-    );
+    let overwritten = found.iter().flatten().any(|content| content.starts_with(b"OVERWRITTEN!"));
+    assert!(overwritten, "the old name shows the new log's bytes in some outcome");
 }
 
 /// A history whose parts are many operations each.
 async fn history(disk: &MemoryFileSystem) -> Result<()> {
-    disk.put_if_absent(&path("t/m/1"), Bytes::from_static(b"one"))
-        .await?;
+    disk.put_if_absent(&path("t/m/1"), Bytes::from_static(b"one")).await?;
     let LogFile::Blocking(mut log) = disk.create_log(&path("wal/1.log"), 100).await?;
     log.append(b"abc")?;
     log.sync()?;
@@ -262,11 +223,7 @@ fn the_disk_can_stop_after_every_operation() {
         let cuts: Vec<_> = (0..20).map(|seed| cut(&after, seed).snapshot()).collect();
         states.insert((before, cuts));
     }
-    assert!(
-        states.len() as u64 > total / 2,
-        "{} states of {total} points",
-        states.len()
-    );
+    assert!(states.len() as u64 > total / 2, "{} states of {total} points", states.len());
 }
 
 #[test]
@@ -287,9 +244,7 @@ fn the_same_seed_cuts_the_same_way() {
         assert_eq!(one.snapshot(), two.snapshot(), "seed {seed}");
         assert_eq!(one.counters(), two.counters(), "seed {seed}");
     }
-    let torn: u64 = (0..50)
-        .map(|seed| cut(&build(), seed).counters().torn_writes)
-        .sum();
+    let torn: u64 = (0..50).map(|seed| cut(&build(), seed).counters().torn_writes).sum();
     assert!(torn > 0);
 }
 
@@ -299,37 +254,23 @@ fn a_full_disk_refuses_and_recovers() {
         let disk = MemoryFileSystem::new();
         disk.set_capacity(Some(1000));
         let mut log = new_log(&disk, "wal/1.log", 600).await;
-        let refused = disk
-            .create_log(&path("wal/2.log"), 600)
-            .await
-            .err()
-            .unwrap();
+        let refused = disk.create_log(&path("wal/2.log"), 600).await.err().unwrap();
         assert_eq!(refused.kind(), ErrorKind::ResourceExhausted);
         log.append(&[1; 600]).unwrap();
-        assert_eq!(
-            log.append(&[1; 401]).unwrap_err().kind(),
-            ErrorKind::ResourceExhausted
-        );
+        assert_eq!(log.append(&[1; 401]).unwrap_err().kind(), ErrorKind::ResourceExhausted);
         let mut writer = disk.create(&path("a")).await.unwrap();
         writer.append(Bytes::from(vec![0; 400])).await.unwrap();
         let refused = writer.append(Bytes::from(vec![0; 1])).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ResourceExhausted);
         drop(writer);
         assert_eq!(disk.used(), 600);
-        disk.put_if_absent(&path("a"), Bytes::from(vec![0; 400]))
-            .await
-            .unwrap();
-        let refused = disk
-            .put_if_absent(&path("b"), Bytes::from_static(b"1"))
-            .await
-            .unwrap_err();
+        disk.put_if_absent(&path("a"), Bytes::from(vec![0; 400])).await.unwrap();
+        let refused = disk.put_if_absent(&path("b"), Bytes::from_static(b"1")).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ResourceExhausted);
         assert_eq!(disk.paths(), [path("a"), path("wal/1.log")]);
         disk.remove(&path("a")).await.unwrap();
         disk.sync_folder(&Path::root()).await.unwrap();
-        disk.put_if_absent(&path("b"), Bytes::from_static(b"1"))
-            .await
-            .unwrap();
+        disk.put_if_absent(&path("b"), Bytes::from_static(b"1")).await.unwrap();
     });
 }
 
@@ -337,9 +278,7 @@ fn a_full_disk_refuses_and_recovers() {
 fn corrupt_flips_one_byte_wherever_it_is() {
     run(async {
         let disk = MemoryFileSystem::new();
-        disk.put_if_absent(&path("a"), Bytes::from_static(b"abc"))
-            .await
-            .unwrap();
+        disk.put_if_absent(&path("a"), Bytes::from_static(b"abc")).await.unwrap();
         disk.corrupt(&path("a"), 1, 0xff);
         disk.corrupt(&path("a"), 99, 0xff);
         disk.corrupt(&path("absent"), 0, 0xff);
@@ -385,8 +324,7 @@ fn nothing_durable_is_ever_lost() {
                     let content = Bytes::from(format!("{seed}-{step}"));
                     disk.put_if_absent(&at, content.clone()).await.unwrap();
                     durable.insert(at, content);
-                    log.append(&vec![life; random.random_range(1..1500)])
-                        .unwrap();
+                    log.append(&vec![life; random.random_range(1..1500)]).unwrap();
                     if random.random_bool(0.3) {
                         log.sync().unwrap();
                     }
@@ -400,17 +338,12 @@ fn nothing_durable_is_ever_lost() {
             });
             let crash = match random.random_range(0..2) {
                 0 => Crash::Process,
-                _ => Crash::PowerCut {
-                    seed: random.random(),
-                },
+                _ => Crash::PowerCut { seed: random.random() },
             };
             disk = disk.crash(crash);
             for (at, content) in &durable {
                 let found = disk.read_all(at).unwrap_or_default();
-                assert!(
-                    found.starts_with(content),
-                    "seed {seed}, life {life}, {at:?}"
-                );
+                assert!(found.starts_with(content), "seed {seed}, life {life}, {at:?}");
             }
         }
     }
