@@ -94,7 +94,8 @@ pub trait RangeService: Send + Sync + 'static {
     ///
     /// # Errors
     /// `WrongRange` (not served here so), `ResourceExhausted` or `Unavailable` (not now; nothing
-    /// has changed), `InvalidArgument`. After `Aborted` or `DeadlineExceeded` the outcome is unknown.
+    /// has changed), `InvalidArgument`. After `Aborted` or `DeadlineExceeded` the outcome is
+    /// unknown.
     async fn write(&self, request: WriteRequest) -> Result<()>;
 
     /// Starts a read.

@@ -113,8 +113,8 @@ impl Env {
         tasks::spawn(name, future)
     }
 
-    /// Starts a thread of its own, by name (the system shows the first 15 bytes of it). When it runs
-    /// no seed repeats, so what simulation shall repeat is a task instead.
+    /// Starts a thread of its own, by name (the system shows the first 15 bytes of it). When it
+    /// runs no seed repeats, so what simulation shall repeat is a task instead.
     ///
     /// # Errors
     /// The operating system's, when it gives no more threads.

@@ -52,7 +52,8 @@ impl Output {
         Ok(writer.add(key, value).await?)
     }
 
-    /// Adds a cell whose value lies outside the blocks of `from`: its pieces are copied as they are.
+    /// Adds a cell whose value lies outside the blocks of `from`: its pieces are copied as they
+    /// are.
     ///
     /// # Errors
     /// As [`Output::add`], and damage of the pieces.

@@ -1,8 +1,8 @@
 //! Takes up what a former session's log holds of a range: sorted straight into SSTables.
 //!
 //! 1. Cells arrive in log order; those that the manifest says are flushed are passed over.
-//! 2. They gather in a chunk of bounded memory: the bytes, and an index of (8 bytes of the key after
-//!    what all keys share, offset).
+//! 2. They gather in a chunk of bounded memory: the bytes, and an index of (8 bytes of the key
+//!    after what all keys share, offset).
 //! 3. A full chunk is sorted, equal keys once (a log may repeat a batch), and written to SSTables.
 //! 4. [`Ingest::finish`] commits one manifest with all files and with `flushed` at the last number.
 //!

@@ -5,7 +5,8 @@
 //! - In a group, the references of one level above 0 cover disjoint runs of keys and are sorted by
 //!   them. Level 0 may overlap. Which run is older matters to nobody: keys carry their sequence
 //!   number, so any two references merge into the same cells.
-//! - `flushed` never moves back: every mutation up to it is in the SSTables or dropped by retention.
+//! - `flushed` never moves back: every mutation up to it is in the SSTables or dropped by
+//!   retention.
 //! - A file is referenced more than once only through disjoint clips.
 //! - All groups share one `flushed` number.
 

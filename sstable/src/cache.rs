@@ -12,8 +12,8 @@ const ENTRY_BYTES: u64 = 96;
 const EXPECTED_BLOCK_BYTES: u64 = 4 << 10;
 const STRIPES: usize = 16;
 
-/// Plain data blocks and index partitions of all tables, bounded by bytes; what is read again stays,
-/// what was read once goes first.
+/// Plain data blocks and index partitions of all tables, bounded by bytes; what is read again
+/// stays, what was read once goes first.
 pub struct BlockCache {
     blocks: Cache<(FileId, u64), Block, BlockWeight>,
     counts: [Stripe; STRIPES],

@@ -181,8 +181,8 @@ impl Table {
                 && filter.may_contain(Domain::FamilyTombstone, family))
     }
 
-    /// A cursor over the table. With `fill_cache` the blocks it loads stay in the block cache; scans
-    /// go without. Cached blocks are used either way.
+    /// A cursor over the table. With `fill_cache` the blocks it loads stay in the block cache;
+    /// scans go without. Cached blocks are used either way.
     pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> TableCursor {
         TableCursor::new(Arc::clone(self), fill_cache)
     }

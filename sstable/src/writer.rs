@@ -2,12 +2,12 @@
 //!
 //! 1. Each entry is checked (a cell key, greater than the last one), counted in the properties, and
 //!    hashed for the filters when its row or column is new.
-//! 2. When it does not fit the open data block, that block goes out. A big value goes out before the
-//!    block that will hold its cell, as it is.
+//! 2. When it does not fit the open data block, that block goes out. A big value goes out before
+//!    the block that will hold its cell, as it is.
 //! 3. [`TableWriter::finish`] writes the filters, the index, the properties and the footer.
 //!
-//! Memory: one block, the index, and 8 bytes per row and per column for the filters. Bytes go to the
-//! file in appends of at least 64 KiB. The checksum of the whole file is taken on the way.
+//! Memory: one block, the index, and 8 bytes per row and per column for the filters. Bytes go to
+//! the file in appends of at least 64 KiB. The checksum of the whole file is taken on the way.
 
 use bytes::Bytes;
 use storage::BlobWriter;

@@ -68,9 +68,9 @@ pub trait FileSystem: Send + Sync + 'static {
     /// `NotFound`.
     async fn open(&self, path: &Path) -> Result<Arc<dyn BlobReader>>;
 
-    /// Names in `folder` greater than `after` (all for ""), sorted; empty when the folder is absent.
-    /// Unfinished blobs are not listed. Names are as durable as their files: what a crash could
-    /// still take back is not built upon before [`FileSystem::sync_folder`].
+    /// Names in `folder` greater than `after` (all for ""), sorted; empty when the folder is
+    /// absent. Unfinished blobs are not listed. Names are as durable as their files: what a crash
+    /// could still take back is not built upon before [`FileSystem::sync_folder`].
     async fn list(&self, folder: &Path, after: &str) -> Result<Vec<Entry>>;
 
     /// Removes a blob or log (a log's space may be kept for recycling). Absent is not an error.
@@ -84,9 +84,9 @@ pub trait FileSystem: Send + Sync + 'static {
     /// anything is built on what was found there.
     async fn sync_folder(&self, folder: &Path) -> Result<()>;
 
-    /// Creates a log, exclusively, under a name that ends with `.log`, with space for `reserve` bytes set aside, so that appends within
-    /// it never meet a full disk. The name is durable when this returns. Bytes past the last append
-    /// are undefined.
+    /// Creates a log, exclusively, under a name that ends with `.log`, with space for `reserve`
+    /// bytes set aside, so that appends within it never meet a full disk. The name is durable when
+    /// this returns. Bytes past the last append are undefined.
     ///
     /// # Errors
     /// `AlreadyExists`; `ResourceExhausted` when the space is not there (nothing is left behind).

@@ -11,7 +11,8 @@ pub enum ErrorKind {
     NotFound,
     /// The named thing exists already.
     AlreadyExists,
-    /// The request is well formed but the state forbids it (a protected table, a row too large to read).
+    /// The request is well formed but the state forbids it (a protected table, a row too large to
+    /// read).
     FailedPrecondition,
     /// A part of the interface that is not built.
     Unimplemented,

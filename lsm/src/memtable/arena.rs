@@ -80,7 +80,8 @@ impl Arena {
         let start = self.allocate(len);
         let mut at = 0;
         for part in parts {
-            // SAFETY: the piece has `len` bytes, the sum of the parts, and nobody else knows it yet.
+            // SAFETY: the piece has `len` bytes, the sum of the parts, and nobody else knows it
+            // yet.
             unsafe {
                 start.add(at).as_ptr().copy_from_nonoverlapping(part.as_ptr(), part.len());
             }

@@ -6,7 +6,7 @@
 //! Entries that count references were rejected: they write to every node they pass.
 #![expect(
     unsafe_code,
-    reason = "a cursor owns the memtable that its list entry borrows, which safe lifetimes cannot say"
+    reason = "a cursor owns the memtable that its list entry borrows: lifetimes cannot say so"
 )]
 
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Eight bytes of a key that mostly decide a comparison, taken where keys begin to differ.
 //!
 //! The keys of a range share their first bytes. After a shared part P has been chosen, a key maps
-//! to 0 if it sorts below all keys that begin with P, to the largest number if above, and else to the
-//! eight bytes after P (zeros where the key ends). The map never reverses the order, so any P is
-//! correct; equal numbers are decided by the whole keys. A good P only makes that rare.
+//! to 0 if it sorts below all keys that begin with P, to the largest number if above, and else to
+//! the eight bytes after P (zeros where the key ends). The map never reverses the order, so any P
+//! is correct; equal numbers are decided by the whole keys. A good P only makes that rare.
 
 /// The number that stands for `key` when `shared` has been chosen as P.
 pub(super) fn prefix_after(shared: &[u8], key: &[u8]) -> u64 {

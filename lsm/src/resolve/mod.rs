@@ -6,11 +6,12 @@
 //! 3. Tombstones come before what they hide; they are remembered for their scope (row, family,
 //!    column). A cell is hidden if one of them has a larger number and covers its timestamp. What
 //!    was written after a delete is seen, whatever its timestamp.
-//! 4. Of cells with one column and one timestamp the first, which is the latest write, counts, if it
-//!    is not hidden; those after it are overwritten.
+//! 4. Of cells with one column and one timestamp the first, which is the latest write, counts, if
+//!    it is not hidden; those after it are overwritten.
 //! 5. All else is seen. A row none of whose cells is seen does not exist.
 //!
-//! Whoever begins inside a row ([`Scan::seek_column`]) reads the tombstones of row and family first.
+//! Whoever begins inside a row ([`Scan::seek_column`]) reads the tombstones of row and family
+//! first.
 //!
 //! Skipping: after sixteen steps in a row were decided by one reason, the scan seeks past what that
 //! reason decides. A tombstone decides only over cells older than it, so there only sources without

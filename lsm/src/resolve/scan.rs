@@ -24,7 +24,8 @@ pub enum ScanStep {
 /// A cell that a reader sees.
 #[derive(Clone, Copy)]
 pub struct VisibleCell<'a> {
-    /// The row, escaped and with its end mark (see [`key::row_prefix`]): equal for cells of one row.
+    /// The row, escaped and with its end mark (see [`key::row_prefix`]): equal for cells of one
+    /// row.
     pub row_prefix: &'a [u8],
     /// Row, family and qualifier: equal for cells of one column.
     pub column_prefix: &'a [u8],

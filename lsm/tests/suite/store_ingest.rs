@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use storage::FileSystem;
 use storage::memory::MemoryFileSystem;
-use tepui_lsm::{Batch, Store, StoreOptions, sweep_table, table_path};
+use tepui_lsm::{Batch, Store, sweep_table, table_path};
 use types::{CellKey, ErrorKind, FamilyId, FileId, SeqNo};
 
 use super::bed::{at, config, flush, on_row, put, set, visible};
@@ -111,36 +111,4 @@ async fn a_file_stays_while_a_scan_reads_it() {
     drop(scan);
     store.remove_retired().await;
     assert_eq!((tables(), store.retired_count()), (1, 0));
-}
-
-/// 128 MiB of log in its smallest cells, sorted into tables: the part of a restart after a kill
-/// that grows with the log. Meant for a release build.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "a measurement: cargo test --release -p tepui-lsm -- --ignored --nocapture ingest"]
-async fn ingest_of_two_million_small_cells_takes_less_than_a_second() {
-    const CELLS: u64 = 2_060_000;
-    for random_order in [false, true] {
-        let mut random = StdRng::seed_from_u64(1);
-        let cells = (1..=CELLS).map(|number| {
-            let row = if random_order { random.random() } else { number };
-            let row = format!("user{row:020}");
-            CellKey::put(row.as_bytes(), FamilyId::new(1), b"q", at(1), seq(number))
-        });
-        let cells: Vec<CellKey> = cells.collect();
-        let mut config = config(Arc::new(MemoryFileSystem::new()), 1);
-        config.env = env::Env::system();
-        config.options = StoreOptions::default();
-        let env = config.env.clone();
-        let store = Store::create(config).await.unwrap();
-        let started = env.monotonic();
-        let mut ingest = store.ingest(512 << 20).unwrap();
-        for key in &cells {
-            ingest.add(key.as_bytes(), b"0123456789").await.unwrap();
-        }
-        let gathered = env.monotonic() - started;
-        let done = ingest.finish().await.unwrap();
-        let taken = env.monotonic() - started;
-        println!("random order {random_order}: gathered {gathered:?}, in all {taken:?}, {done:?}");
-        assert!(taken.as_secs_f64() < 1.0, "{taken:?}");
-    }
 }

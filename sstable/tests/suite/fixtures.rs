@@ -83,19 +83,3 @@ async fn a_file_of_the_first_format_opens_for_ever() {
     assert!(properties.value_block_bytes > 0, "{properties:?}");
     assert_eq!(scan(&table).await.unwrap(), small_cells());
 }
-
-/// Writes the fixture anew: only for a new format, under a new name.
-/// `cargo test -p tepui-sstable --test suite -- --ignored write_the_fixture --nocapture`
-#[tokio::test]
-#[ignore = "makes a fixture; it checks nothing"]
-async fn write_the_fixture() {
-    let options = WriterOptions {
-        block_bytes: 512,
-        index_block_bytes: 128,
-        value_block_threshold: 600,
-        compression: Compression::Lz4,
-        ..WriterOptions::default()
-    };
-    let (meta, content) = write(&small_cells(), options).await;
-    println!("{}\nchecksum {:#018x}", hex_dump(&content), meta.checksum);
-}

@@ -107,8 +107,8 @@ impl FaultyFileSystem {
         self.set_planted(Some(PlantedBug::SkipLogSync));
     }
 
-    /// From now on syncs of folders are not passed on. What the wrapped file system syncs on its own
-    /// account is its own: see [`crate::memory::MemoryFileSystem::set_planted`].
+    /// From now on syncs of folders are not passed on. What the wrapped file system syncs on its
+    /// own account is its own: see [`crate::memory::MemoryFileSystem::set_planted`].
     pub fn skip_folder_sync(&self) {
         self.set_planted(Some(PlantedBug::SkipFolderSync));
     }

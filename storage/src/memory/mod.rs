@@ -9,8 +9,8 @@
 //!   lost; a name that was given or taken away stays so or is as before.
 //!
 //! Each change is an *operation* with a number, and what an operation of a caller does in parts
-//! (give a name, then make it durable) has a number for each part. So a test can stop the disk after
-//! every operation of a history: [`MemoryFileSystem::crash_after`].
+//! (give a name, then make it durable) has a number for each part. So a test can stop the disk
+//! after every operation of a history: [`MemoryFileSystem::crash_after`].
 //!
 //! Removed logs leave their files, with all their bytes, to later logs. Nothing here depends on
 //! anything but the calls and the seeds: the same calls give the same bytes.
