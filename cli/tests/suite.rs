@@ -3,5 +3,17 @@
 
 #[path = "suite/commands.rs"]
 mod commands;
+#[path = "suite/dev.rs"]
+mod dev;
+#[path = "suite/kill.rs"]
+mod kill;
+#[path = "suite/load.rs"]
+mod load;
+#[path = "suite/python.rs"]
+mod python;
+#[path = "suite/records.rs"]
+mod records;
 #[path = "suite/tepui.rs"]
 mod tepui;
+#[path = "suite/weather.rs"]
+mod weather;
