@@ -67,8 +67,8 @@ impl Machine {
         self.crashes.iter().all(|&count| count > 0)
     }
 
-    /// Runs one life of a server in a runtime of its own, on this thread, in simulated time; when it
-    /// is over, nothing of it runs any more.
+    /// Runs one life of a server in a runtime of its own, on this thread, in simulated time; when
+    /// it is over, nothing of it runs any more.
     ///
     /// # Errors
     /// It did not end.

@@ -19,7 +19,7 @@ use tepui_tests::rows::{self, ReadFailure, Rows};
 use types::{ErrorKind, RowSet};
 
 /// Bytes flipped, spread evenly over the folder.
-const FLIPS: u64 = 2_000;
+const FLIPS: u64 = 10_000;
 
 async fn read_all(disk: &MemoryFileSystem, env: Env) -> Result<Vec<Option<Rows>>, ReadFailure> {
     let events = Arc::new(lsm::NoListener);
