@@ -81,7 +81,6 @@ fn set_cell(random: &mut StdRng) -> v2::Mutation {
         column_qualifier: Bytes::from_static(QUALIFIER),
         timestamp_micros: 1_000,
         value: value.into(),
-        ..Default::default()
     };
     v2::Mutation { timestamp_origin: 0, mutation: Some(Mutation::SetCell(cell)) }
 }
