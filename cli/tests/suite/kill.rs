@@ -3,13 +3,15 @@
 //! 1. Start the server; read every row and compare it with what the clients' own synced records
 //!    say it must hold. A row change that was interrupted may have happened or not, but whole; which
 //!    of the two is recorded, and holds from then on.
-//! 2. Several clients send sets, deletes, batches and big values, and read their rows in between.
+//! 2. Several clients send sets, deletes, batches and big values, and read their rows in between;
+//!    one more makes a table and drops the last one.
 //! 3. The server tells what it begins on its standard error; kill it a moment after it began what
 //!    this round aims at. What was under way when it died is counted from what it had told.
 //! 4. Every other time, start it and kill it while it recovers, before step 1.
 //!
 //! `TEPUI_KILLS` sets how many kills there are at least.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -31,7 +33,7 @@ const KILLS: u32 = 52;
 const HITS_MIN: u32 = 5;
 /// Everything small, so that everything happens often.
 const FLAGS: [&str; 8] = [
-    "--memtable-size=96K",
+    "--memtable-size=32K",
     "--log-segment-size=256K",
     "--log-size=1M",
     "--memory-budget=64M",
@@ -65,6 +67,9 @@ struct Hits {
     /// Requests that the server refused for the moment, with nothing changed.
     refused: u32,
     operations: u64,
+    /// Time spent on starts with their verification, and under load.
+    starting: Duration,
+    loading: Duration,
 }
 
 impl Hits {
@@ -81,11 +86,49 @@ impl Hits {
     }
 }
 
+/// The tables that there are, as far as their creations and drops were acknowledged.
+#[derive(Debug, Default)]
+struct Tables {
+    present: BTreeSet<String>,
+    /// Those whose creation or drop was interrupted.
+    unknown: BTreeSet<String>,
+}
+
+impl Tables {
+    /// Compares, and takes what is listed for the truth about those that were unknown.
+    fn verify(&mut self, listed: Vec<String>) {
+        let listed: BTreeSet<String> = listed.into_iter().collect();
+        let wrong: Vec<_> = listed
+            .symmetric_difference(&self.present)
+            .filter(|table| !self.unknown.contains(*table))
+            .collect();
+        assert!(wrong.is_empty(), "tables are wrong: {wrong:?}, listed {listed:?}, known {self:?}");
+        *self = Tables { present: listed, unknown: BTreeSet::new() };
+    }
+
+    /// Makes the table `name` and drops the one before.
+    async fn change(&mut self, name: &str, client: &Client) -> Result<(), Error> {
+        let families = [NewFamily { name: "f".into(), retention: None }];
+        let before = self.present.iter().find(|table| *table != "t").cloned();
+        self.unknown.insert(name.to_owned());
+        client.create_table(name, &families, &[]).await?;
+        self.unknown.remove(name);
+        self.present.insert(name.to_owned());
+        let Some(before) = before else { return Ok(()) };
+        self.present.remove(&before);
+        self.unknown.insert(before.clone());
+        client.drop_table(&before).await?;
+        self.unknown.remove(&before);
+        Ok(())
+    }
+}
+
 struct Harness {
     folder: tempfile::TempDir,
     seed: u64,
     rng: StdRng,
     runtime: Runtime,
+    tables: Tables,
     hits: Hits,
 }
 
@@ -99,6 +142,7 @@ fn nothing_acknowledged_is_lost_and_nothing_half_done_is_seen_after_kill_9() {
         seed,
         rng: StdRng::seed_from_u64(seed),
         runtime: Runtime::new().unwrap(),
+        tables: Tables::default(),
         hits: Hits::default(),
     };
     let aims = [Aim::Flush, Aim::Manifest, Aim::Anything, Aim::Manifest, Aim::Compaction];
@@ -142,7 +186,10 @@ impl Harness {
             let splits: Vec<_> = (0..CLIENTS).map(|client| load::prefix(client).into()).collect();
             let create = client.create_table("t", &families, &splits);
             self.runtime.block_on(create).unwrap();
+            self.tables.present.insert("t".to_owned());
         }
+        let listed = self.runtime.block_on(client.list_tables()).unwrap();
+        self.tables.verify(listed);
         for number in 0..CLIENTS {
             self.verify(&client.table("t"), number);
         }
@@ -189,14 +236,23 @@ impl Harness {
 
     /// Starts, verifies, loads and kills.
     fn round(&mut self, aim: Aim, first: bool) {
+        let began = Env::system().monotonic();
         let (server, client) = self.start(first);
+        let loaded = Env::system().monotonic();
+        self.hits.starting += loaded - began;
         let table = client.table("t");
         let killing = AtomicBool::new(false);
-        let times = self.rng.random_range(1..=3);
+        let times = self.rng.random_range(1..=2);
         let then = Duration::from_micros(self.rng.random_range(0..3000));
         let load_min = Duration::from_millis(self.rng.random_range(50..400));
         let handle = self.runtime.handle().clone();
+        let name = format!("made{}", self.hits.kills);
+        let mut tables = std::mem::take(&mut self.tables);
         let (lines, ends) = std::thread::scope(|scope| {
+            let tables = scope.spawn(|| {
+                let changed = handle.block_on(tables.change(&name, &client));
+                (0, changed.err().and_then(|error| refusal(error, &killing)))
+            });
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|number| {
                     let (table, handle, path) = (&table, &handle, self.records(number));
@@ -215,9 +271,10 @@ impl Harness {
             sleep(then.mul_f64(if aim == Aim::Manifest { 0.2 } else { 1.0 }));
             killing.store(true, Ordering::SeqCst);
             let lines = server.kill();
-            let ends: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-            (lines, ends)
+            let ends = clients.into_iter().chain([tables]).map(|thread| thread.join().unwrap());
+            (lines, ends.collect::<Vec<_>>())
         });
+        self.tables = tables;
         for (sent, error) in ends {
             self.hits.operations += sent;
             if let Some(error) = error {
@@ -226,6 +283,7 @@ impl Harness {
             }
         }
         self.hits.count(under_way(&lines));
+        self.hits.loading += Env::system().monotonic() - loaded;
     }
 
     /// Starts the server over what a kill left, and kills it while it recovers.

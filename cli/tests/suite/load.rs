@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use client::{Row, RowMutation};
-use rand::rngs::StdRng;
+use rand::rngs::{SmallRng, StdRng};
 use rand::{Rng, RngCore, SeedableRng};
 use types::{Timestamp, TimestampRange};
 
@@ -28,7 +28,7 @@ pub(crate) struct Content {
 impl Content {
     fn bytes(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
-        StdRng::seed_from_u64(self.seed).fill_bytes(&mut bytes);
+        SmallRng::seed_from_u64(self.seed).fill_bytes(&mut bytes);
         bytes
     }
 }
