@@ -184,6 +184,8 @@ pub async fn sweep_table(files: &Arc<dyn FileSystem>, table_folder: &Path) -> Re
     let ranges = table_folder.join(RANGES_FOLDER);
     for range in files.list(&ranges, "").await?.iter().filter(|entry| entry.is_folder) {
         let chain = Chain::new(Arc::clone(files), ranges.join(&range.name));
+        // A manifest that a crash can still take back must not cost the files of the one before.
+        files.sync_folder(chain.folder()).await?;
         if let Some((manifest, _)) = chain.newest().await? {
             live.extend(manifest.version.file_ids());
         }
