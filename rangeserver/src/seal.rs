@@ -52,7 +52,12 @@ pub(crate) async fn seal(files: &Arc<dyn FileSystem>, folder: &Path) -> Result<V
 /// Is all of the log in SSTables?
 pub(crate) async fn is_unneeded(files: &Arc<dyn FileSystem>, folder: &Path) -> Result<bool> {
     let entries = files.list(folder, "").await?;
-    Ok(entries.iter().any(|entry| entry.name == UNNEEDED))
+    let is_marked = entries.iter().any(|entry| entry.name == UNNEEDED);
+    if is_marked {
+        // A mark that a crash can still take back must not cost the log its segments.
+        files.sync_folder(folder).await?;
+    }
+    Ok(is_marked)
 }
 
 /// Notes that all of the log is in SSTables which manifests name.
