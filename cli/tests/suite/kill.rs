@@ -244,14 +244,15 @@ impl Harness {
         let killing = AtomicBool::new(false);
         let times = self.rng.random_range(1..=2);
         let then = Duration::from_micros(self.rng.random_range(0..3000));
-        let load_min = Duration::from_millis(self.rng.random_range(50..400));
+        let load_min = Duration::from_millis(self.rng.random_range(100..600));
         let handle = self.runtime.handle().clone();
         let name = format!("made{}", self.hits.kills);
         let mut tables = std::mem::take(&mut self.tables);
         let (lines, ends) = std::thread::scope(|scope| {
             let tables = scope.spawn(|| {
-                let changed = handle.block_on(tables.change(&name, &client));
-                (0, changed.err().and_then(|error| refusal(error, &killing)))
+                let change = unless_killed(tables.change(&name, &client), &killing);
+                let error = handle.block_on(change).and_then(Result::err);
+                (0, error.and_then(|error| refusal(error, &killing)))
             });
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|number| {
@@ -333,12 +334,15 @@ fn send(
         let operation = Operation::new(seed, client, number);
         records.intent(number);
         let mutations: Vec<_> = operation.rows.iter().map(|row| row.mutation(client)).collect();
-        let outcomes = handle.block_on(async {
+        let call = async {
             match <[_; 1]>::try_from(mutations) {
                 Ok([row]) => vec![table.mutate_row(row).await],
                 Err(rows) => table.mutate_rows(rows).await,
             }
-        });
+        };
+        let Some(outcomes) = handle.block_on(unless_killed(call, killing)) else {
+            return (number - next, None);
+        };
         let done = |place: &usize| outcomes[*place].is_ok();
         let places: Vec<usize> = (0..outcomes.len()).filter(done).collect();
         // Never an empty line: what it would say is that nothing is known.
@@ -354,8 +358,11 @@ fn send(
         if number % 5 == 0 {
             let row = u32::try_from(number / 5 % u64::from(ROWS)).unwrap();
             let expected = rows.get(&row).cloned().unwrap_or_default();
-            if let Some(error) = look(client, row, &expected, table, handle) {
-                return (number - next, refusal(error, killing));
+            let look = unless_killed(look(client, row, &expected, table), killing);
+            match handle.block_on(look) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return (number - next, refusal(error, killing)),
+                None => return (number - next, None),
             }
         }
     }
@@ -363,15 +370,27 @@ fn send(
 }
 
 /// Reads a row under the load and compares it.
-fn look(client: u32, row: u32, expected: &Cells, table: &Table, handle: &Handle) -> Option<Error> {
+async fn look(client: u32, row: u32, expected: &Cells, table: &Table) -> Result<(), Error> {
     let key = load::key(client, row);
-    match handle.block_on(table.get(key.clone())) {
-        Ok(stored) => {
-            load::compare(stored.as_ref(), expected)
-                .unwrap_or_else(|wrong| panic!("{key} is wrong under load: {wrong}"));
-            None
+    let stored = table.get(key.clone()).await?;
+    load::compare(stored.as_ref(), expected)
+        .unwrap_or_else(|wrong| panic!("{key} is wrong under load: {wrong}"));
+    Ok(())
+}
+
+/// Waits for an answer, and for a moment after the kill: what a client does that finds the server
+/// gone is try again, and there is nobody to try.
+async fn unless_killed<T>(call: impl Future<Output = T>, killing: &AtomicBool) -> Option<T> {
+    let env = Env::system();
+    let killed = async {
+        while !killing.load(Ordering::SeqCst) {
+            env.sleep(Duration::from_millis(20)).await;
         }
-        Err(error) => Some(error),
+        env.sleep(Duration::from_millis(50)).await;
+    };
+    tokio::select! { biased;
+        answer = call => Some(answer),
+        () = killed => None,
     }
 }
 
