@@ -25,8 +25,8 @@ pub(crate) struct Demo {
     pub(crate) table: String,
     /// What to load.
     pub(crate) tree: Tree,
-    /// The page whose links are asked for.
-    pub(crate) page: String,
+    /// The page whose links are asked for; the most linked one unless given.
+    pub(crate) page: Option<String>,
     /// The folder that is scanned.
     pub(crate) prefix: String,
 }
@@ -44,10 +44,11 @@ pub(crate) async fn run(demo: &Demo) -> Result<(), String> {
     let client = server.connect(&demo.instance).await?;
     load(&client, &demo.table, &demo.tree).await?;
     let table = client.table(&demo.table);
-    heading(&format!("webtable links-to {}", demo.page));
-    query::links_to(&table, &demo.tree.site, &demo.page, 10).await?;
     heading("webtable top");
-    query::top(&table, 10).await?;
+    let best = query::top(&table, 10).await?;
+    let page = demo.page.clone().or(best).ok_or("no page links to another")?;
+    heading(&format!("webtable links-to {page}"));
+    query::links_to(&table, &demo.tree.site, &page, 10).await?;
     heading(&format!("webtable scan {}", demo.prefix));
     query::scan(&table, &demo.tree.site, &demo.prefix, 10).await?;
 
@@ -56,7 +57,7 @@ pub(crate) async fn run(demo: &Demo) -> Result<(), String> {
     let mut server = Server::start(&binary, &demo.data)?;
     let client = server.connect(&demo.instance).await?;
     let table = client.table(&demo.table);
-    query::links_to(&table, &demo.tree.site, &demo.page, 3).await?;
+    query::links_to(&table, &demo.tree.site, &page, 3).await?;
     server.end(Signal::TERM)?;
     println!("\nThe data stays in {}.", demo.data.display());
     Ok(())

@@ -100,10 +100,10 @@ struct DemoOptions {
     /// The server's data folder
     #[arg(long, default_value = "webtable-data")]
     data: PathBuf,
-    /// The page whose links are asked for [default: one that the tree has]
+    /// The page whose links are asked for [default: the most linked one]
     #[arg(long)]
     page: Option<String>,
-    /// The folder to scan [default: one that the tree has]
+    /// The folder to scan [default: alloc/vec/ of the toolchain's documentation, else all]
     #[arg(long)]
     prefix: Option<String>,
 }
@@ -130,23 +130,20 @@ async fn run(options: Options) -> Result<(), String> {
         Command::LinksTo { page, count } => {
             query::links_to(&target.open().await?, &target.site()?, &page, count).await
         }
-        Command::Top { count } => query::top(&target.open().await?, count).await,
+        Command::Top { count } => query::top(&target.open().await?, count).await.map(|_| ()),
         Command::Scan { prefix, count } => {
             query::scan(&target.open().await?, &target.site()?, &prefix, count).await
         }
         Command::Demo(options) => {
             let tree = target.tree(options.load)?;
             let rust = tree.site.to_string() == files::RUST_BASE;
-            let (page, prefix) = match rust {
-                true => ("std/vec/struct.Vec.html", "std/vec/"),
-                false => ("index.html", ""),
-            };
+            let prefix = if rust { "alloc/vec/" } else { "" };
             let demo = Demo {
                 tepui: options.tepui,
                 data: options.data,
                 instance: target.instance_name(),
                 table: target.table.clone(),
-                page: options.page.unwrap_or_else(|| page.to_owned()),
+                page: options.page,
                 prefix: options.prefix.unwrap_or_else(|| prefix.to_owned()),
                 tree,
             };

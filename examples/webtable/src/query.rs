@@ -50,11 +50,12 @@ pub(crate) async fn links_to(
     Ok(())
 }
 
-/// Which pages do most others link to?
+/// Which pages do most others link to? The answer is the row of the first of them, if any page
+/// links to another.
 ///
 /// # Errors
 /// A text that says what failed.
-pub(crate) async fn top(table: &Table, count: usize) -> Result<(), String> {
+pub(crate) async fn top(table: &Table, count: usize) -> Result<Option<String>, String> {
     let env = Env::system();
     let begun = env.monotonic();
     let progress = Progress::endless();
@@ -77,9 +78,10 @@ pub(crate) async fn top(table: &Table, count: usize) -> Result<(), String> {
     }
     progress.end();
     let took = env.monotonic().saturating_sub(begun);
+    let best = best.into_sorted_vec();
     let mut report = Report::new(&["links", "page"]);
-    for Reverse((links, Reverse(row))) in best.into_sorted_vec() {
-        report.row(&[links.to_string(), shown(&row)]);
+    for Reverse((links, Reverse(row))) in &best {
+        report.row(&[links.to_string(), shown(row)]);
     }
     report.print();
     println!(
@@ -87,7 +89,8 @@ pub(crate) async fn top(table: &Table, count: usize) -> Result<(), String> {
         bytes as f64 / 1e6,
         milliseconds(took),
     );
-    Ok(())
+    let first = best.into_iter().next().filter(|Reverse((links, _))| *links > 0);
+    Ok(first.map(|Reverse((_, Reverse(row)))| shown(&row)))
 }
 
 /// Which pages are in a folder? Prints the first `count`, in order, and counts all.

@@ -177,6 +177,6 @@ fn the_demonstration_survives_its_own_kill() {
         .unwrap();
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
-    let answers = stdout.matches("pages link to example.docs/index.html").count();
+    let answers = stdout.matches("pages link to example.docs/about.html").count();
     assert_eq!(answers, 2, "{stdout}");
 }
