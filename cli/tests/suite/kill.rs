@@ -1,8 +1,8 @@
 //! Kills the server with signal 9, again and again, under a load that is verified.
 //!
 //! 1. Start the server; read every row and compare it with what the clients' own synced records
-//!    say it must hold. A row change that was interrupted may have happened or not, but whole; which
-//!    of the two is recorded, and holds from then on.
+//!    say it must hold. A row change that was interrupted may have happened or not, but whole;
+//!    which of the two is recorded, and holds from then on.
 //! 2. Several clients send sets, deletes, batches and big values, and read their rows in between;
 //!    one more makes a table and drops the last one.
 //! 3. The server tells what it begins on its standard error; kill it a moment after it began what
@@ -25,7 +25,7 @@ use types::{ErrorKind, RowRange};
 
 use crate::load::{self, Cells, FAMILIES, Operation, ROWS};
 use crate::records::{History, Records};
-use crate::tepui::{Process, Server, UnderWay, under_way};
+use crate::tepui::{Process, Server, UnderWay, announce, under_way};
 
 const CLIENTS: u32 = 4;
 const KILLS: u32 = 52;
@@ -157,7 +157,7 @@ fn nothing_acknowledged_is_lost_and_nothing_half_done_is_seen_after_kill_9() {
     }
     harness.end();
     let hits = &harness.hits;
-    println!("{hits:?}");
+    announce(&format!("kill -9, verified after each: {hits:?}"));
     assert!(hits.enough(), "seed {seed}: too few hits of {HITS_MIN} each: {hits:?}");
     assert!(hits.refused <= hits.kills / 5, "seed {seed}: too many refusals: {hits:?}");
 }

@@ -4,7 +4,7 @@
 //! lasts. Whoever ends a server through this module also claims that nothing in it panicked.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -54,7 +54,12 @@ pub(crate) fn run(arguments: &[&str]) -> Said {
 /// Says loudly that a test cannot run here; fails where `TEPUI_NO_SKIP` is set.
 pub(crate) fn skip(why: &str) {
     assert!(std::env::var_os("TEPUI_NO_SKIP").is_none(), "may not be skipped: {why}");
-    eprintln!("SKIPPED: {why}");
+    announce(&format!("SKIPPED: {why}"));
+}
+
+/// Says something that is seen although the test passes: what `println` writes is not.
+pub(crate) fn announce(what: &str) {
+    std::io::stderr().write_all(format!("{what}\n").as_bytes()).unwrap();
 }
 
 /// The lines that a process has written to its standard error.
