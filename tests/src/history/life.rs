@@ -242,6 +242,8 @@ impl World {
         }
         note(&mut self.model(), step);
         self.pending = None;
+        let (SchemaStep::ToggleFamily(table) | SchemaStep::ToggleTable(table)) = step;
+        cluster.router.forget(&table_name(table));
         Ok(())
     }
 }
