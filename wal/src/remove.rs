@@ -12,7 +12,12 @@ use crate::Result;
 /// # Errors
 /// Those of the file system; what was removed so far stays removed.
 pub async fn remove_log(files: &Arc<dyn FileSystem>, folder: &Path) -> Result<()> {
-    for entry in files.list(folder, "").await? {
+    let entries = files.list(folder, "").await?;
+    if !entries.is_empty() {
+        // A younger segment whose removal is not durable must not outlive an older one.
+        files.sync_folder(folder).await?;
+    }
+    for entry in entries {
         files.remove(&folder.join(&entry.name)).await?;
         files.sync_folder(folder).await?;
     }
