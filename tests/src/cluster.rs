@@ -11,6 +11,7 @@ use lsm::{EventListener, NoListener, StoreOptions};
 use master::{Master, Server};
 use rangeserver::{Config, Options, RangeServer};
 use storage::{FileSystem, Path};
+use types::SessionId;
 use wal::LogOptions;
 
 /// How long a session outlives its process; nobody waits for it here.
@@ -72,6 +73,15 @@ pub struct Cluster {
     /// The range server, for its numbers.
     pub server: Arc<RangeServer>,
     coordinator: Arc<EmbeddedCoordinator>,
+    master: Arc<Master>,
+    session: SessionId,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // Master and server hold each other: without this, every life would stay in memory.
+        self.master.detach(self.session);
+    }
 }
 
 impl Cluster {
@@ -106,7 +116,7 @@ impl Cluster {
         let attached = Server { session, ranges: server.clone(), observer: server.clone() };
         master.attach(attached).await?;
         let router = Arc::new(Router::new(master.clone(), env));
-        Ok(Cluster { router, admin: master, server, coordinator })
+        Ok(Cluster { router, admin: master.clone(), server, coordinator, master, session })
     }
 
     /// Stops cleanly: everything is in SSTables, no log is left to replay.

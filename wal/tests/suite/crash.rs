@@ -181,3 +181,42 @@ fn a_reader_that_accepts_stale_frames_is_caught() {
     env::planted::set(None);
     assert!(caught);
 }
+
+/// A session of one segment, with another that stands ready, is closed and its log removed; the
+/// disk stops after `point` operations and loses power. True when it came to its end before.
+async fn close_and_remove(seed: u64, point: u64) -> bool {
+    let disk = MemoryFileSystem::new();
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut session = Session::start(&disk, 2, SMALL).await.unwrap();
+    // Filled past its half, so that the next segment is prepared.
+    while disk.paths().len() < 2 {
+        session.append(random_group(&mut random, 150)).await.unwrap();
+        session.log.sync().unwrap();
+        tokio::task::yield_now().await;
+    }
+    let files: Arc<dyn FileSystem> = Arc::new(disk.clone());
+    session.log.release_before(session.log.synced().segment).await.unwrap();
+    disk.crash_after(point);
+    let closed = session.log.close().await;
+    if closed.is_ok() {
+        let _crashed = remove_log(&files, &folder(2)).await;
+    }
+    let ended = !disk.is_frozen();
+    let left = disk.crash(Crash::PowerCut { seed: random.random() });
+    let found = read_all(&left, 2).await;
+    found.unwrap_or_else(|error| panic!("seed {seed}, point {point}: {error}"));
+    ended
+}
+
+#[test]
+fn a_removed_log_never_leaves_only_a_segment_that_stood_ready() {
+    run(async {
+        for seed in 0..40 {
+            for point in 0.. {
+                if close_and_remove(seed, point).await {
+                    break;
+                }
+            }
+        }
+    });
+}
