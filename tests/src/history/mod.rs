@@ -1,8 +1,8 @@
 //! Crash histories: random operations on the whole system over a disk in memory, stopped at any of
 //! its operations, recovered, and compared with a model.
 //!
-//! 1. A seed draws a [`plan`]: lives of a server, each with phases of concurrent writers, schema
-//!    changes between, and an end (clean stop, kill, power cut).
+//! 1. A seed draws a [`mod@plan`]: lives of a server, each with phases of concurrent writers,
+//!    schema changes between, and an end (clean stop, kill, power cut).
 //! 2. The plan runs until it is over or the disk stops at the given operation.
 //! 3. Then the disk crashes, in one of the two ways. A first recovery is, more often than not,
 //!    stopped at a random operation of its own and crashes again. A second one is left to work.
