@@ -2,7 +2,7 @@
 //!
 //! [`Log`] writes one session's log, [`recover`] reads a sealed one, [`inspect`] prints a segment.
 //! Payloads are opaque: the crate knows frames and segments only. The bytes are specified in
-//! [`format`].
+//! [`mod@format`].
 
 mod error;
 pub mod format;
