@@ -83,7 +83,7 @@ fn parse_family(argument: &str) -> Result<NewFamily, String> {
     };
     types::validate_family_name(name)?;
     let retention = rule.map(retention::parse).transpose()?;
-    Ok(NewFamily { name: name.to_owned(), retention })
+    Ok(NewFamily { name: name.to_owned(), retention, aggregate: None })
 }
 
 fn done(out: &mut Out, format: Format, what: &str, name: &str) -> Result<(), Failure> {

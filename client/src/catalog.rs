@@ -10,7 +10,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use types::{
-    Epoch, Granularity, RangeId, Retention, RowRange, SessionId, TableId, TableName, TableSchema,
+    Aggregate, Epoch, Granularity, RangeId, Retention, RowRange, SessionId, TableId, TableName,
+    TableSchema,
 };
 
 use crate::{RangeService, Result};
@@ -22,6 +23,8 @@ pub struct NewFamily {
     pub name: String,
     /// Which of its cells may be dropped.
     pub retention: Option<Retention>,
+    /// Its cells are aggregates. Fixed for good; a change of the retention passes it over.
+    pub aggregate: Option<Aggregate>,
 }
 
 /// A table to be created.

@@ -82,7 +82,8 @@ fn new_family(name: &str, family: &v2::ColumnFamily) -> Result<NewFamily> {
         typed.is_some_and(|value_type| value_type.kind.is_some()),
         "A value type of a column family",
     )?;
-    Ok(NewFamily { name: name.to_owned(), retention: retention(family.gc_rule.as_ref())? })
+    let retention = retention(family.gc_rule.as_ref())?;
+    Ok(NewFamily { name: name.to_owned(), retention, aggregate: None })
 }
 
 /// The granularity that a table is created with.
@@ -171,6 +172,7 @@ fn family_change(modification: &Modification) -> Result<FamilyChange> {
             Ok(FamilyChange::SetRetention(NewFamily {
                 name: name.clone(),
                 retention: retention(family.gc_rule.as_ref())?,
+                aggregate: None,
             }))
         }
         Some(Mod::Drop(true)) => Ok(FamilyChange::Drop(name.clone())),

@@ -11,7 +11,7 @@ pub(crate) fn apply(schema: &mut TableSchema, changes: Vec<FamilyChange>) -> Res
     for change in changes {
         match change {
             FamilyChange::Create(family) => add(schema, family)?,
-            FamilyChange::SetRetention(NewFamily { name, retention }) => {
+            FamilyChange::SetRetention(NewFamily { name, retention, .. }) => {
                 check_retention(retention.as_ref())?;
                 let declared = schema.families.iter_mut().find(|family| family.name == name);
                 declared.ok_or_else(|| absent(&name))?.retention = retention;
@@ -22,6 +22,7 @@ pub(crate) fn apply(schema: &mut TableSchema, changes: Vec<FamilyChange>) -> Res
                 if schema.families.len() == before {
                     return Err(absent(&name));
                 }
+                leave_groups(schema);
             }
         }
     }
@@ -39,9 +40,17 @@ pub(crate) fn add(schema: &mut TableSchema, family: NewFamily) -> Result<()> {
     validate_family_name(&family.name).map_err(Error::invalid)?;
     check_retention(family.retention.as_ref())?;
     schema
-        .add_family(&family.name, family.retention)
+        .add_family(&family.name, family.retention, family.aggregate)
         .map(drop)
         .map_err(|kind| Error::new(kind, format!("Column family already exists: {}", family.name)))
+}
+
+/// Dropped families leave their locality group.
+fn leave_groups(schema: &mut TableSchema) {
+    let families = &schema.families;
+    for group in &mut schema.groups {
+        group.families.retain(|id| families.iter().any(|family| family.id == *id));
+    }
 }
 
 fn check_retention(retention: Option<&types::Retention>) -> Result<()> {

@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use types::{
-    ColumnFamily, Epoch, FamilyId, Generation, Granularity, RangeId, Retention, RowRange,
-    SessionId, TableId, TableName, TableSchema,
+    Aggregate, Bloom, ColumnFamily, Compression, Epoch, FamilyId, Generation, Granularity,
+    GroupSettings, LocalityGroup, RangeId, Retention, RowRange, SessionId, TableId, TableName,
+    TableSchema,
 };
 
-/// The version that this program reads and writes.
-pub const VERSION: u16 = 1;
+/// The newest version that this program reads, and the one that it writes descriptors in.
+pub const VERSION: u16 = 2;
+/// The version of all other records: their form has not changed since.
+const FIRST_VERSION: u16 = 1;
 
 /// How deeply retentions may be nested.
 const DEPTH_MAX: u32 = 100;
@@ -76,7 +79,7 @@ impl Default for NextIds {
 impl NextIds {
     /// The stored form.
     pub fn encode(&self) -> Bytes {
-        let mut out = begin();
+        let mut out = begin(FIRST_VERSION);
         out.extend_from_slice(&self.table.get().to_le_bytes());
         out.extend_from_slice(&self.range.get().to_le_bytes());
         Bytes::from(out)
@@ -87,7 +90,7 @@ impl NextIds {
     /// # Errors
     /// See [`Refusal`].
     pub fn decode(stored: &Bytes) -> Result<NextIds, Refusal> {
-        decode(stored, |fields| {
+        decode(stored, |fields, _| {
             let table = TableId::new(fields.u64()?);
             let range = RangeId::new(fields.u64()?);
             Some(NextIds { table, range })
@@ -120,7 +123,7 @@ impl Descriptor {
     /// The stored form. The table's name stands in the key.
     pub fn encode(&self) -> Bytes {
         let schema = &self.schema;
-        let mut out = begin();
+        let mut out = begin(VERSION);
         out.push(self.state as u8);
         out.extend_from_slice(&schema.id.get().to_le_bytes());
         out.extend_from_slice(&schema.generation.get().to_le_bytes());
@@ -137,6 +140,11 @@ impl Descriptor {
             if let Some(retention) = &family.retention {
                 put_retention(&mut out, retention);
             }
+            out.push(family.aggregate.map_or(0, |aggregate| aggregate as u8));
+        }
+        out.extend_from_slice(&(schema.groups.len() as u32).to_le_bytes());
+        for group in &schema.groups {
+            put_group(&mut out, group);
         }
         Bytes::from(out)
     }
@@ -146,7 +154,7 @@ impl Descriptor {
     /// # Errors
     /// See [`Refusal`].
     pub fn decode(stored: &Bytes, name: TableName) -> Result<Descriptor, Refusal> {
-        decode(stored, |fields| {
+        decode(stored, |fields, version| {
             let state = match fields.u8()? {
                 1 => TableState::Creating,
                 2 => TableState::Enabled,
@@ -161,14 +169,19 @@ impl Descriptor {
                 _ => return None,
             };
             let next_family = FamilyId::new(fields.u32()?);
-            let families = families(fields, next_family)?;
-            let schema = TableSchema { id, name, generation, granularity, families, next_family };
+            let families = families(fields, next_family, version)?;
+            let groups = match version {
+                FIRST_VERSION => Vec::new(),
+                _ => groups(fields, &families)?,
+            };
+            let schema =
+                TableSchema { id, name, generation, granularity, families, next_family, groups };
             Some(Descriptor { state, schema })
         })
     }
 }
 
-fn families(fields: &mut Fields<'_>, next: FamilyId) -> Option<Vec<ColumnFamily>> {
+fn families(fields: &mut Fields<'_>, next: FamilyId, version: u16) -> Option<Vec<ColumnFamily>> {
     let count = fields.u32()?;
     // Grows with what is really there: the count is not to be trusted.
     let mut families: Vec<ColumnFamily> = Vec::new();
@@ -180,13 +193,80 @@ fn families(fields: &mut Fields<'_>, next: FamilyId) -> Option<Vec<ColumnFamily>
             1 => Some(fields.retention(0)?),
             _ => return None,
         };
+        let aggregate = match version {
+            FIRST_VERSION => None,
+            _ => match fields.u8()? {
+                0 => None,
+                raw => Some(Aggregate::from_raw(raw)?),
+            },
+        };
         let last = families.last().map_or(FamilyId::ROW, |last| last.id);
         if id <= last || id >= next {
             return None;
         }
-        families.push(ColumnFamily { id, name, retention });
+        families.push(ColumnFamily { id, name, retention, aggregate });
     }
     Some(families)
+}
+
+/// A family that is dropped leaves its group, so groups name declared families only.
+fn groups(fields: &mut Fields<'_>, families: &[ColumnFamily]) -> Option<Vec<LocalityGroup>> {
+    let count = fields.u32()?;
+    let mut groups: Vec<LocalityGroup> = Vec::new();
+    for _ in 0..count {
+        let name = std::str::from_utf8(fields.bytes()?).ok()?.to_owned();
+        let mut members: Vec<FamilyId> = Vec::new();
+        for _ in 0..fields.u32()? {
+            members.push(FamilyId::new(fields.u32()?));
+        }
+        let block_bytes = match fields.u32()? {
+            0 => None,
+            bytes => Some(bytes),
+        };
+        let compression = match fields.u8()? {
+            0 => None,
+            1 => Some(Compression::None),
+            2 => Some(Compression::Lz4),
+            _ => return None,
+        };
+        let bloom = match fields.u8()? {
+            0 => Bloom::RowAndColumn,
+            1 => Bloom::Row,
+            2 => Bloom::None,
+            _ => return None,
+        };
+        let in_memory = match fields.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let known = |id: &FamilyId| families.binary_search_by_key(id, |family| family.id).is_ok();
+        let taken = |id: &FamilyId| groups.iter().any(|other| other.families.contains(id));
+        let ascend = members.is_sorted_by(|a, b| a < b);
+        if !ascend || !members.iter().all(|id| known(id) && !taken(id)) {
+            return None;
+        }
+        let settings = GroupSettings { block_bytes, compression, bloom, in_memory };
+        groups.push(LocalityGroup { name, families: members, settings });
+    }
+    Some(groups)
+}
+
+fn put_group(out: &mut Vec<u8>, group: &LocalityGroup) {
+    let GroupSettings { block_bytes, compression, bloom, in_memory } = group.settings;
+    put_bytes(out, group.name.as_bytes());
+    out.extend_from_slice(&(group.families.len() as u32).to_le_bytes());
+    for family in &group.families {
+        out.extend_from_slice(&family.get().to_le_bytes());
+    }
+    out.extend_from_slice(&block_bytes.unwrap_or(0).to_le_bytes());
+    out.push(match compression {
+        None => 0,
+        Some(Compression::None) => 1,
+        Some(Compression::Lz4) => 2,
+    });
+    out.push(bloom as u8);
+    out.push(u8::from(in_memory));
 }
 
 /// What is known of a range.
@@ -203,7 +283,7 @@ pub struct RangeRecord {
 impl RangeRecord {
     /// The stored form. The ids of table and range stand in the key.
     pub fn encode(&self) -> Bytes {
-        let mut out = begin();
+        let mut out = begin(FIRST_VERSION);
         out.extend_from_slice(&self.epoch.get().to_le_bytes());
         out.extend_from_slice(&self.session.map_or(0, SessionId::get).to_le_bytes());
         put_bytes(&mut out, &self.rows.start);
@@ -219,7 +299,7 @@ impl RangeRecord {
     /// # Errors
     /// See [`Refusal`].
     pub fn decode(stored: &Bytes) -> Result<RangeRecord, Refusal> {
-        decode(stored, |fields| {
+        decode(stored, |fields, _| {
             let epoch = Epoch::new(fields.u64()?);
             let session = u128::from_le_bytes(fields.array()?);
             let start = stored.slice_ref(fields.bytes()?);
@@ -234,16 +314,16 @@ impl RangeRecord {
     }
 }
 
-fn begin() -> Vec<u8> {
+fn begin(version: u16) -> Vec<u8> {
     let mut out = Vec::new();
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(&version.to_le_bytes());
+    out.extend_from_slice(&version.to_le_bytes());
     out
 }
 
 fn decode<T>(
     stored: &Bytes,
-    content: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    content: impl FnOnce(&mut Fields<'_>, u16) -> Option<T>,
 ) -> Result<T, Refusal> {
     let mut fields = Fields(stored);
     let (Some(reader), Some(writer)) = (fields.u16(), fields.u16()) else {
@@ -253,7 +333,7 @@ fn decode<T>(
     if needed > VERSION {
         return Err(Refusal::TooNew(needed));
     }
-    let decoded = content(&mut fields).ok_or(Refusal::Damaged("its content is wrong"))?;
+    let decoded = content(&mut fields, needed).ok_or(Refusal::Damaged("its content is wrong"))?;
     if !fields.0.is_empty() {
         return Err(Refusal::Damaged("bytes are left over"));
     }

@@ -37,6 +37,7 @@ pub(crate) fn plan(table: NewTable) -> client::Result<(TableSchema, Vec<RowRange
         granularity,
         families: Vec::new(),
         next_family: FamilyId::new(1),
+        groups: Vec::new(),
     };
     for family in families {
         // Twice in one request is the request's fault, not a family's that is there already.

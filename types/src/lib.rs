@@ -19,7 +19,8 @@ pub use mutation::{Mutation, RowMutations};
 pub use range::{RowRange, RowSet, row_successor};
 pub use read::ReadSpec;
 pub use schema::{
-    ColumnFamily, Granularity, Retention, TableName, TableSchema, validate_family_name,
-    validate_instance_name, validate_table_id,
+    Aggregate, Bloom, ColumnFamily, Compression, Granularity, GroupSettings, LocalityGroup,
+    Retention, TableName, TableSchema, validate_family_name, validate_instance_name,
+    validate_table_id,
 };
 pub use tombstone::TimestampRange;

@@ -118,6 +118,40 @@ pub enum Retention {
     Union(Vec<Retention>),
 }
 
+/// How the numbers that are added to one cell become its value: eight bytes, big-endian, signed.
+/// The numbers are stored: frozen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Aggregate {
+    /// Their sum, wrapping around at the ends of a 64-bit number.
+    Sum = 1,
+    /// The least.
+    Min = 2,
+    /// The greatest.
+    Max = 3,
+}
+
+impl Aggregate {
+    /// Reads a stored number.
+    pub fn from_raw(raw: u8) -> Option<Aggregate> {
+        match raw {
+            1 => Some(Aggregate::Sum),
+            2 => Some(Aggregate::Min),
+            3 => Some(Aggregate::Max),
+            _ => None,
+        }
+    }
+
+    /// What two numbers make together. Order does not matter.
+    pub fn fold(self, left: i64, right: i64) -> i64 {
+        match self {
+            Aggregate::Sum => left.wrapping_add(right),
+            Aggregate::Min => left.min(right),
+            Aggregate::Max => left.max(right),
+        }
+    }
+}
+
 /// A declared group of columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnFamily {
@@ -127,6 +161,56 @@ pub struct ColumnFamily {
     pub name: String,
     /// What may be dropped; `None` keeps all.
     pub retention: Option<Retention>,
+    /// Its cells are aggregates, to which numbers are added; `None`: they are set. Fixed when the
+    /// family is created.
+    pub aggregate: Option<Aggregate>,
+}
+
+/// How blocks of cells are compressed. The numbers are stored: frozen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Compression {
+    /// Not at all.
+    None = 0,
+    /// LZ4, where it pays.
+    Lz4 = 1,
+}
+
+/// Which bloom filters a file has. The numbers are stored: frozen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(u8)]
+pub enum Bloom {
+    /// Of rows and of columns.
+    #[default]
+    RowAndColumn = 0,
+    /// Of rows.
+    Row = 1,
+    /// None.
+    None = 2,
+}
+
+/// How a locality group's files are written and kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct GroupSettings {
+    /// Target size of a block of cells, bytes; `None` leaves it to the server.
+    pub block_bytes: Option<u32>,
+    /// How blocks are compressed; `None` leaves it to the server.
+    pub compression: Option<Compression>,
+    /// Which bloom filters there are.
+    pub bloom: Bloom,
+    /// Blocks are kept in memory before all others, once they were read.
+    pub in_memory: bool,
+}
+
+/// Families whose cells are stored together, apart from all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalityGroup {
+    /// Its name; "default" is the group of every family that no other names.
+    pub name: String,
+    /// Which families, ascending; a family is in one group at most. Empty for "default".
+    pub families: Vec<FamilyId>,
+    /// How its files are written and kept.
+    pub settings: GroupSettings,
 }
 
 /// What a table is: its identity and its declared families.
@@ -144,6 +228,8 @@ pub struct TableSchema {
     pub families: Vec<ColumnFamily>,
     /// The id that the next family gets.
     pub next_family: FamilyId,
+    /// Its locality groups. The default group stands here only if its settings are not the usual.
+    pub groups: Vec<LocalityGroup>,
 }
 
 impl TableSchema {
@@ -166,13 +252,14 @@ impl TableSchema {
         &mut self,
         name: &str,
         retention: Option<Retention>,
+        aggregate: Option<Aggregate>,
     ) -> Result<FamilyId, ErrorKind> {
         if self.family(name).is_some() {
             return Err(ErrorKind::AlreadyExists);
         }
         let id = self.next_family;
         self.next_family = FamilyId::new(id.get() + 1);
-        self.families.push(ColumnFamily { id, name: name.to_owned(), retention });
+        self.families.push(ColumnFamily { id, name: name.to_owned(), retention, aggregate });
         Ok(id)
     }
 }

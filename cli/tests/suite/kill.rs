@@ -108,7 +108,7 @@ impl Tables {
 
     /// Makes the table `name` and drops the one before.
     async fn change(&mut self, name: &str, client: &Client) -> Result<(), Error> {
-        let families = [NewFamily { name: "f".into(), retention: None }];
+        let families = [NewFamily { name: "f".into(), retention: None, aggregate: None }];
         let before = self.present.iter().find(|table| *table != "t").cloned();
         self.unknown.insert(name.to_owned());
         client.create_table(name, &families, &[]).await?;
@@ -181,7 +181,7 @@ impl Harness {
         let connect = Client::connect(&server.endpoint, instance);
         let client = self.runtime.block_on(connect).unwrap();
         if first {
-            let families = FAMILIES.map(|name| NewFamily { name: name.into(), retention: None });
+            let families = FAMILIES.map(|name| NewFamily { name: name.into(), retention: None, aggregate: None });
             // A range of its own for each client, and one that stays empty.
             let splits: Vec<_> = (0..CLIENTS).map(|client| load::prefix(client).into()).collect();
             let create = client.create_table("t", &families, &splits);

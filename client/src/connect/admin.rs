@@ -236,7 +236,7 @@ fn describe(table: admin::Table) -> Result<TableDescription> {
     let families = table.column_families.into_iter().map(|(name, family)| {
         let rule = family.gc_rule.and_then(|gc| gc.rule);
         let retention = rule.map(parse_rule).transpose()?;
-        Ok(NewFamily { name, retention })
+        Ok(NewFamily { name, retention, aggregate: None })
     });
     let granularity = match table.granularity {
         wire if wire == i32::from(admin::table::TimestampGranularity::Micros) => {

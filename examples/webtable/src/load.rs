@@ -138,6 +138,7 @@ async fn create(
     let family = |name: &str, versions| NewFamily {
         name: name.to_owned(),
         retention: Some(Retention::MaxVersions(versions)),
+        aggregate: None,
     };
     let families = [family(CONTENTS, PAGE_VERSIONS), family(ANCHOR, 1)];
     let splits = splits(tree, pages);

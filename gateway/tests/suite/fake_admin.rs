@@ -22,9 +22,10 @@ impl AdminService for Fake {
             granularity: table.granularity,
             families: Vec::new(),
             next_family: FamilyId::new(1),
+            groups: Vec::new(),
         };
         for family in table.families {
-            schema.add_family(&family.name, family.retention).unwrap();
+            schema.add_family(&family.name, family.retention, family.aggregate).unwrap();
         }
         let schema = Arc::new(schema);
         state.add_ranges(&table.name, &table.splits);
@@ -70,7 +71,7 @@ impl AdminService for Fake {
         for change in changes {
             match change {
                 FamilyChange::Create(family) => {
-                    let added = schema.add_family(&family.name, family.retention);
+                    let added = schema.add_family(&family.name, family.retention, family.aggregate);
                     added.map_err(|kind| Error::new(kind, "family exists"))?;
                 }
                 FamilyChange::SetRetention(family) => {

@@ -65,7 +65,7 @@ async fn a_family_that_was_just_created_is_known() {
     let mut world = World::with_table(&[]).await;
     world.fill(&["a"]).await;
     // Behind the gateway's back, as another gateway would do it.
-    let family = |name: &str| NewFamily { name: name.to_owned(), retention: None };
+    let family = |name: &str| NewFamily { name: name.to_owned(), retention: None, aggregate: None };
     let changes = vec![FamilyChange::Create(family("new"))];
     world.fake.modify_families(&table_name(), changes).await.unwrap();
     world.mutate("b", vec![set("new", "q", 0, "")]).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_family_that_was_just_dropped_is_not_found() {
     let mut world = World::with_table(&[]).await;
     world.fill(&["a"]).await;
     let changes = || {
-        let again = NewFamily { name: "f".to_owned(), retention: None };
+        let again = NewFamily { name: "f".to_owned(), retention: None, aggregate: None };
         vec![FamilyChange::Drop("f".to_owned()), FamilyChange::Create(again)]
     };
     world.fake.modify_families(&table_name(), changes()).await.unwrap();

@@ -30,7 +30,7 @@ pub(super) fn name(table: &str) -> TableName {
 }
 
 pub(super) fn family(name: &str, retention: Option<Retention>) -> NewFamily {
-    NewFamily { name: name.to_owned(), retention }
+    NewFamily { name: name.to_owned(), retention, aggregate: None }
 }
 
 pub(super) fn create(name: &str) -> FamilyChange {

@@ -7,8 +7,8 @@ use tepui_master::record::{
     Descriptor, NextIds, RangeRecord, Refusal, TableState, parse_range_key, range_key,
 };
 use types::{
-    ColumnFamily, Epoch, FamilyId, Generation, Granularity, RangeId, Retention, RowRange,
-    SessionId, TableId, TableSchema,
+    Aggregate, Bloom, ColumnFamily, Compression, Epoch, FamilyId, Generation, Granularity,
+    GroupSettings, LocalityGroup, RangeId, Retention, RowRange, SessionId, TableId, TableSchema,
 };
 
 use super::cluster::name;
@@ -28,6 +28,7 @@ fn descriptor() -> Descriptor {
         id: FamilyId::new(id),
         name: name.to_owned(),
         retention,
+        aggregate: (id == 2).then_some(Aggregate::Sum),
     };
     let both = vec![Retention::MaxVersions(3), Retention::MaxAge(86_400_000_000)];
     let nested = Retention::Union(vec![Retention::Intersection(both), Retention::MaxVersions(9)]);
@@ -38,6 +39,16 @@ fn descriptor() -> Descriptor {
         granularity: Granularity::Micros,
         families: vec![family(2, "plain", None), family(5, "cf", Some(nested))],
         next_family: FamilyId::new(6),
+        groups: vec![LocalityGroup {
+            name: "hot".to_owned(),
+            families: vec![FamilyId::new(5)],
+            settings: GroupSettings {
+                block_bytes: Some(16 << 10),
+                compression: Some(Compression::Lz4),
+                bloom: Bloom::Row,
+                in_memory: true,
+            },
+        }],
     };
     Descriptor { state: TableState::Enabled, schema }
 }
@@ -69,6 +80,18 @@ fn records_have_exactly_these_bytes_and_read_back() {
 }
 
 #[test]
+fn a_descriptor_of_the_first_version_still_opens() {
+    let digits = include_str!("../golden/descriptor_v1.hex").split_whitespace();
+    let stored: Vec<u8> = digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let mut expected = descriptor();
+    expected.schema.groups.clear();
+    for family in &mut expected.schema.families {
+        family.aggregate = None;
+    }
+    assert_eq!(Descriptor::decode(&Bytes::from(stored), name("t")), Ok(expected));
+}
+
+#[test]
 fn range_keys_read_back_and_sort_by_number() {
     let key = range_key(TableId::new(7), RangeId::new(9));
     assert_eq!(parse_range_key(&key), Some((TableId::new(7), RangeId::new(9))));
@@ -82,8 +105,8 @@ fn range_keys_read_back_and_sort_by_number() {
 #[test]
 fn a_newer_version_is_refused_by_name() {
     let mut stored = range().encode().to_vec();
-    stored[0] = 2;
-    assert_eq!(RangeRecord::decode(&Bytes::from(stored)), Err(Refusal::TooNew(2)));
+    stored[0] = 3;
+    assert_eq!(RangeRecord::decode(&Bytes::from(stored)), Err(Refusal::TooNew(3)));
 }
 
 #[test]

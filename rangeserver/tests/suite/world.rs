@@ -49,9 +49,10 @@ impl Catalog {
             granularity: Granularity::Millis,
             families: Vec::new(),
             next_family: FamilyId::new(1),
+            groups: Vec::new(),
         };
-        assert_eq!(schema.add_family("f", None), Ok(F));
-        assert_eq!(schema.add_family("g", None), Ok(G));
+        assert_eq!(schema.add_family("f", None, None), Ok(F));
+        assert_eq!(schema.add_family("g", None, None), Ok(G));
         let starts = std::iter::once(&"").chain(splits);
         let ends = splits.iter().map(Some).chain([None]);
         let bytes = |text: &&'static str| Bytes::from_static(text.as_bytes());

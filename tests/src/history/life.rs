@@ -272,7 +272,7 @@ fn has_extra(schema: &TableSchema) -> bool {
 }
 
 fn new_family(name: &str) -> NewFamily {
-    NewFamily { name: name.to_owned(), retention: None }
+    NewFamily { name: name.to_owned(), retention: None, aggregate: None }
 }
 
 /// The table that histories create under this name.
