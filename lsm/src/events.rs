@@ -27,6 +27,10 @@ pub enum Reason {
     TooManyRuns,
     /// Batches of a former session's log were taken up.
     Recovery,
+    /// Rows are cut out of the range.
+    Excise,
+    /// The range is about to be divided.
+    Split,
 }
 
 /// One thing that happened.
@@ -95,6 +99,20 @@ pub enum Event {
         /// Its bytes.
         bytes: u64,
     },
+    /// A manifest cut rows out of all files.
+    RowsExcised {
+        /// Cells of the rows up to this number are gone.
+        seq: SeqNo,
+    },
+    /// The range was divided: two others have its rows now.
+    RangeSplit {
+        /// The first.
+        left: RangeId,
+        /// The second.
+        right: RangeId,
+        /// How long writers waited.
+        duration: Duration,
+    },
     /// Segments of the log were given back.
     LogReleased {
         /// Bytes of log given back.
@@ -136,6 +154,8 @@ impl Event {
             Event::ManifestStarted => "manifest_started",
             Event::ManifestCommitted { .. } => "manifest_committed",
             Event::FileRemoved { .. } => "file_removed",
+            Event::RowsExcised { .. } => "rows_excised",
+            Event::RangeSplit { .. } => "range_split",
             Event::LogReleased { .. } => "log_released",
             Event::Stall { .. } => "stall",
             Event::RecoveryFinished { .. } => "recovery_finished",

@@ -4,17 +4,16 @@
 //! reader. A file that was written but whose manifest never counted is retired at once. Whatever a
 //! crash leaves behind, the table's sweep removes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sstable::{BlockCache, Compression, Table, TableMeta, TableWriter, WriterOptions};
 use storage::{FileSystem, Path};
 use types::{FileId, SessionId};
 
 use crate::error::Result;
-use crate::manifest::Chain;
 use crate::options::{BlockCompression, StoreOptions};
 
 /// Folder of a table's SSTables, in the table's folder.
@@ -22,23 +21,71 @@ pub(crate) const FILES_FOLDER: &str = "files";
 /// Folder of the folders of a table's ranges, in the table's folder.
 pub(crate) const RANGES_FOLDER: &str = "ranges";
 
-/// Gives out the ids of one session's files: shared by all its ranges.
+/// Gives out the ids of one session's files, and knows which files are in use: shared by all its
+/// ranges, so that a sweep leaves alone what no manifest names yet or any more.
 #[derive(Debug)]
 pub struct FileIds {
     session: u64,
     next: AtomicU64,
+    use_of: Mutex<InUse>,
+}
+
+#[derive(Debug, Default)]
+struct InUse {
+    /// Begun, and neither named by a manifest nor removed.
+    unfinished: BTreeSet<FileId>,
+    /// Open, here or there.
+    readers: BTreeMap<FileId, Vec<Weak<Table>>>,
 }
 
 impl FileIds {
     /// Ids of the files that `session` writes.
     pub fn new(session: SessionId) -> FileIds {
-        FileIds { session: upper_half(session), next: AtomicU64::new(1) }
+        let use_of = Mutex::default();
+        FileIds { session: upper_half(session), next: AtomicU64::new(1), use_of }
     }
 
-    /// An id that no other file has.
+    /// An id that no other file has, for a file that is begun.
     pub fn next(&self) -> FileId {
         let counter = self.next.fetch_add(1, Ordering::Relaxed);
-        FileId { session: self.session, counter }
+        let id = FileId { session: self.session, counter };
+        self.in_use().unfinished.insert(id);
+        id
+    }
+
+    /// A manifest names the file, or it is gone.
+    pub(crate) fn settle(&self, file: FileId) {
+        self.in_use().unfinished.remove(&file);
+    }
+
+    /// May a manifest still come to name the file?
+    pub(crate) fn is_unfinished(&self, file: FileId) -> bool {
+        self.in_use().unfinished.contains(&file)
+    }
+
+    fn note_reader(&self, file: FileId, reader: &Arc<Table>) {
+        let mut in_use = self.in_use();
+        let readers = in_use.readers.entry(file).or_default();
+        readers.retain(|reader| reader.strong_count() > 0);
+        readers.push(Arc::downgrade(reader));
+    }
+
+    /// Does anything in this process hold the file open?
+    pub(crate) fn is_read(&self, file: FileId) -> bool {
+        let in_use = self.in_use();
+        let readers = in_use.readers.get(&file);
+        readers.is_some_and(|readers| readers.iter().any(|reader| reader.strong_count() > 0))
+    }
+
+    /// Forgets files that nothing holds open.
+    pub(crate) fn forget_unread(&self) {
+        let is_read =
+            |readers: &Vec<Weak<Table>>| readers.iter().any(|reader| reader.strong_count() > 0);
+        self.in_use().readers.retain(|_, readers| is_read(readers));
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, InUse> {
+        self.use_of.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Was the file written by this session?
@@ -103,7 +150,9 @@ impl TableFiles {
     /// Opens a file that a manifest names, checking its length, footer, index and filters.
     pub(crate) async fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
         let blob = self.files.open(&self.path(meta.file)).await?;
-        Ok(Table::open(blob, meta.file, meta.len, self.cache.clone()).await?)
+        let table = Table::open(blob, meta.file, meta.len, self.cache.clone()).await?;
+        self.ids.note_reader(meta.file, &table);
+        Ok(table)
     }
 
     /// Reads a file that was just written again, whole, and checks every byte of it.
@@ -118,6 +167,11 @@ impl TableFiles {
         self.retired().push(Retired { id, bytes, reader });
     }
 
+    /// The file is named by a manifest, or gone.
+    pub(crate) fn settle(&self, id: FileId) {
+        self.ids.settle(id);
+    }
+
     /// Files that wait to be removed.
     pub(crate) fn retired_count(&self) -> usize {
         self.retired().len()
@@ -130,7 +184,10 @@ impl TableFiles {
         for mut file in self.take_unread() {
             file.reader = None;
             match self.files.remove(&self.path(file.id)).await {
-                Ok(()) => removed.push(file.bytes),
+                Ok(()) => {
+                    self.settle(file.id);
+                    removed.push(file.bytes);
+                }
                 Err(_) => self.retired().push(file),
             }
         }
@@ -171,33 +228,4 @@ fn writer_options(options: &StoreOptions) -> WriterOptions {
         value_block_threshold: size(options.value_block_threshold),
         ..WriterOptions::default()
     }
-}
-
-/// Removes the SSTables in a table's folder that no range's newest manifest names: what a crash
-/// left behind. To be called before the first range of the table is opened, by the table's only
-/// owner. Returns the removed files.
-///
-/// # Errors
-/// A folder or a manifest cannot be read: then nothing was removed.
-pub async fn sweep_table(files: &Arc<dyn FileSystem>, table_folder: &Path) -> Result<Vec<FileId>> {
-    let mut live: BTreeSet<FileId> = BTreeSet::new();
-    let ranges = table_folder.join(RANGES_FOLDER);
-    for range in files.list(&ranges, "").await?.iter().filter(|entry| entry.is_folder) {
-        let chain = Chain::new(Arc::clone(files), ranges.join(&range.name));
-        // A manifest that a crash can still take back must not cost the files of the one before.
-        files.sync_folder(chain.folder()).await?;
-        if let Some((manifest, _)) = chain.newest().await? {
-            live.extend(manifest.version.file_ids());
-        }
-    }
-    let folder = table_folder.join(FILES_FOLDER);
-    let mut removed = Vec::new();
-    for entry in files.list(&folder, "").await? {
-        let id = entry.name.strip_suffix(".sst").and_then(FileId::parse);
-        if let Some(id) = id.filter(|id| !live.contains(id)) {
-            files.remove(&folder.join(&entry.name)).await?;
-            removed.push(id);
-        }
-    }
-    Ok(removed)
 }

@@ -1,8 +1,10 @@
 //! Flush: a frozen memtable becomes SSTables that a manifest names.
 //!
 //! 1. Take the oldest frozen memtable whose last sequence number is published.
-//! 2. Write its cells, in order, to SSTables cut at row boundaries; check each whole.
-//! 3. Commit a manifest with them and with `flushed` at the memtable's last number.
+//! 2. Write its cells, in order, to SSTables cut at row boundaries; check each whole. Rows that the
+//!    memtable's end cuts out of the range ([`crate::excise`]) are passed over.
+//! 3. Commit a manifest with them and with `flushed` at the memtable's last number; it cuts those
+//!    rows out of all other files.
 //! 4. Reads pin the new state; the memtable is dropped elsewhere.
 //!
 //! A full disk changes nothing: the memtable waits and the flush may be tried again.
@@ -11,6 +13,7 @@ use std::sync::Arc;
 
 use types::SeqNo;
 
+use crate::clip::encoded;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
@@ -85,7 +88,9 @@ impl Store {
     ) -> Result<Flushed> {
         let written = self.write_layer(&layer).await?;
         let done = Flushed { flushed: last, files: written.tables().len(), bytes: written.bytes() };
+        let excised = layer.excised.get().cloned();
         let edit = Edit {
+            excised: excised.clone().into_iter().collect(),
             added: level_zero(&written),
             flushed: Some(last),
             last_timestamp: Some(self.last_timestamp_bound()),
@@ -93,15 +98,26 @@ impl Store {
         };
         // Handed over: nobody who waits for the flush shall pay for the memtable's drop.
         self.commit(edit, written, Some(layer), turn).await?;
+        if excised.is_some() {
+            self.tell(&Event::RowsExcised { seq: last });
+        }
         Ok(done)
     }
 
     async fn write_layer(&self, layer: &Layer) -> Result<Written> {
         let mut output = Output::new(&self.files, self.options());
         let mut cursor = layer.memtable.cursor();
+        let cut = layer.excised.get().map(encoded);
         let mut more = cursor.seek(&[]);
         let mut turn = 0;
         while more {
+            if let Some((low, high)) = &cut
+                && cursor.key() >= &low[..]
+                && high.as_ref().is_none_or(|high| cursor.key() < &high[..])
+            {
+                more = high.as_ref().is_some_and(|high| cursor.seek(high));
+                continue;
+            }
             output.add(cursor.key(), cursor.value()).await?;
             more = cursor.next();
             turn += 1;

@@ -12,11 +12,13 @@
 //! ```
 
 mod batch;
+mod clip;
 mod compaction;
 mod cursor;
 mod entry;
 mod error;
 mod events;
+mod excise;
 mod files;
 mod flush;
 pub mod inspect;
@@ -28,6 +30,7 @@ mod pin;
 mod recover;
 mod resolve;
 mod store;
+mod sweep;
 mod sync;
 mod version;
 
@@ -36,7 +39,8 @@ pub use compaction::{Plan, choose_compaction};
 pub use cursor::{MergeCursor, MergeStep, PendingBlock, Source};
 pub use error::{Damage, Error, Result};
 pub use events::{CountingListener, Event, EventListener, NoListener, Reason};
-pub use files::{FileIds, sweep_table, table_path};
+pub use excise::{decode_excise, encode_excise};
+pub use files::{FileIds, table_path};
 pub use flush::Flushed;
 pub use manifest::{Manifest, manifest_name, manifest_number};
 pub use memtable::{Memtable, MemtableCursor, MemtableOptions};
@@ -47,4 +51,5 @@ pub use resolve::{Scan, ScanCounts, ScanStep, VisibleCell};
 pub use store::{
     LogPosition, ReadView, Seat, Store, StoreConfig, TIMESTAMP_DRIFT_MAX_MICROS, range_folder,
 };
+pub use sweep::{Sweep, remove_ranges_but, sweep_table};
 pub use version::{Edit, EditError, Group, TableRef, Version};

@@ -124,6 +124,10 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
+        if let Some((id, _)) = self.writer.take() {
+            // A file that was never finished is not there.
+            self.files.settle(id);
+        }
         retire_all(&self.files, std::mem::take(&mut self.done));
     }
 }
@@ -143,6 +147,11 @@ impl Written {
     /// The files.
     pub(crate) fn tables(&self) -> &[NewTable] {
         &self.tables
+    }
+
+    /// The reader of one of the files.
+    pub(crate) fn table(&self, id: FileId) -> Option<&Arc<Table>> {
+        self.tables.iter().find(|new| new.meta.file == id).map(|new| &new.table)
     }
 
     /// Bytes of the files.

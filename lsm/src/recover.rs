@@ -4,7 +4,8 @@
 //! 2. They gather in a chunk of bounded memory: the bytes, and an index of (8 bytes of the key
 //!    after what all keys share, offset).
 //! 3. A full chunk is sorted, equal keys once (a log may repeat a batch), and written to SSTables.
-//! 4. [`Ingest::finish`] commits one manifest with all files and with `flushed` at the last number.
+//! 4. Rows that the log cuts out ([`Ingest::add_excise`]) are cut out of the files written before.
+//! 5. [`Ingest::finish`] commits one manifest with all files and with `flushed` at the last number.
 //!
 //! Sorting an index of plain numbers is several times faster than inserting into a skip list, and
 //! the range then serves only what is synced and checked, never the pages of an old log.
@@ -13,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{ParsedKey, SeqNo, Timestamp, key};
+use types::{ParsedKey, RowRange, SeqNo, Timestamp, key};
 
 use crate::batch::decode_payload;
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ use crate::events::Event;
 use crate::flush::level_zero;
 use crate::output::{Output, Written};
 use crate::store::Store;
-use crate::version::Edit;
+use crate::version::{Edit, TableRef};
 
 /// Chunks stay below this, bytes: offsets are 32 bits.
 const CHUNK_BYTES_MAX: usize = 1 << 30;
@@ -51,6 +52,8 @@ pub struct Ingest {
     newest: SeqNo,
     newest_timestamp: Timestamp,
     cells: u64,
+    /// Rows cut out, each with the number of files that were written before.
+    cuts: Vec<(usize, RowRange)>,
     low: Vec<u8>,
     high: Option<Vec<u8>>,
     started: Duration,
@@ -79,6 +82,7 @@ impl Store {
             newest: flushed,
             newest_timestamp: Timestamp::ZERO,
             cells: 0,
+            cuts: Vec::new(),
             low: encoded(&self.bounds().start),
             high: self.bounds().end.as_deref().map(encoded),
             started: self.env().monotonic(),
@@ -123,6 +127,20 @@ impl Ingest {
         Ok(())
     }
 
+    /// Cuts `rows` out of everything before `seq`: of what was added, and of the range's files.
+    ///
+    /// # Errors
+    /// As [`Ingest::add`].
+    pub async fn add_excise(&mut self, rows: RowRange, seq: SeqNo) -> Result<()> {
+        if seq <= self.flushed {
+            return Ok(());
+        }
+        self.newest = self.newest.max(seq);
+        self.write_chunk().await?;
+        self.cuts.push((self.written.tables().len(), rows));
+        Ok(())
+    }
+
     /// Notes that numbers up to `seq` were given to batches, whether or not they left cells.
     pub fn note_seq(&mut self, seq: SeqNo) {
         self.newest = self.newest.max(seq);
@@ -134,12 +152,14 @@ impl Ingest {
     /// As [`Ingest::add`]; [`Error::Fenced`].
     pub async fn finish(mut self) -> Result<Ingested> {
         self.write_chunk().await?;
-        let Ingest { store, written, newest, newest_timestamp, cells, started, .. } = self;
+        let added = self.added();
+        let Ingest { store, written, newest, newest_timestamp, cells, cuts, started, .. } = self;
         let done = Ingested { cells, files: written.tables().len(), bytes: written.bytes() };
         let last_timestamp = store.at_most_drifted(newest_timestamp);
-        if done.files > 0 {
+        if done.files > 0 || !cuts.is_empty() {
             let edit = Edit {
-                added: level_zero(&written),
+                excised: cuts.into_iter().map(|(_, rows)| rows).collect(),
+                added,
                 flushed: Some(newest),
                 last_timestamp: Some(last_timestamp),
                 ..Edit::default()
@@ -151,6 +171,19 @@ impl Ingest {
         let duration = store.env().monotonic().saturating_sub(started);
         store.tell(&Event::RecoveryFinished { cells, bytes: done.bytes, duration });
         Ok(done)
+    }
+
+    /// References to the new files, without what was cut out after each was written.
+    fn added(&self) -> Vec<(usize, TableRef)> {
+        let mut added = Vec::new();
+        for (place, (group, table)) in level_zero(&self.written).into_iter().enumerate() {
+            let mut parts = vec![Arc::new(table)];
+            for (_, rows) in self.cuts.iter().filter(|(written, _)| place < *written) {
+                parts = parts.iter().flat_map(|part| part.without(rows)).collect();
+            }
+            added.extend(parts.into_iter().map(|part| (group, Arc::unwrap_or_clone(part))));
+        }
+        added
     }
 
     async fn write_chunk(&mut self) -> Result<()> {

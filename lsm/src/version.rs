@@ -14,7 +14,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sstable::TableMeta;
-use types::{CellKey, FamilyId, FileId, RowRange, SeqNo, Timestamp, key};
+use types::{FamilyId, FileId, RowRange, SeqNo, Timestamp, key};
+
+use crate::clip::Shares;
 
 /// A reference to an SSTable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +53,7 @@ impl TableRef {
     }
 
     /// Encoded position that no key of the reference is before.
-    fn low(&self) -> Vec<u8> {
+    pub(crate) fn low(&self) -> Vec<u8> {
         let mut low = Vec::new();
         if let Some(clip) = &self.clip {
             key::put_row_start(&mut low, &clip.start);
@@ -92,23 +94,41 @@ pub struct Group {
     pub name: String,
     /// Which families; the default group takes every family that no other group names.
     pub families: Vec<FamilyId>,
-    /// References sorted by level, then smallest key, then id.
+    /// References sorted by level, then where they begin, then id.
     pub tables: Vec<Arc<TableRef>>,
 }
 
 impl Group {
+    /// Cuts rows out of every reference.
+    fn excise(&mut self, excised: &[RowRange]) {
+        for rows in excised {
+            let cut = self.tables.iter().flat_map(|table| table.without(rows));
+            self.tables = cut.collect();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.tables.sort_by_cached_key(|table| order(table));
+    }
+
     /// The group that takes every family that no other names.
     pub fn default_group() -> Group {
         Group { name: "default".to_owned(), families: Vec::new(), tables: Vec::new() }
     }
 }
 
-/// A change to a version.
+/// A change to a version, in the order of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
     /// Files no longer referenced, with all their clips.
     pub removed: Vec<FileId>,
-    /// New references, each with the place of its group.
+    /// [`Version::cuts`] of the version whose files the removed ones were read as: what was cut out
+    /// since must not come back with the files that replace them.
+    pub cuts: u64,
+    /// Rows cut out of every reference that is left: a hole makes two of it, and one with nothing
+    /// left goes.
+    pub excised: Vec<RowRange>,
+    /// New references, each with the place of its group. Nothing is cut out of them.
     pub added: Vec<(usize, TableRef)>,
     /// Everything up to here is now in SSTables; `None` leaves it.
     pub flushed: Option<SeqNo>,
@@ -125,6 +145,9 @@ pub enum EditError {
     /// A file to be added is referenced already.
     #[error("file {0} is referenced already")]
     Duplicate(FileId),
+    /// Rows were cut out of the files to be removed after they were read.
+    #[error("rows were cut out meanwhile")]
+    Outdated,
     /// There is no such group.
     #[error("there is no group {0}")]
     NoGroup(usize),
@@ -136,6 +159,9 @@ pub struct Version {
     groups: Vec<Group>,
     flushed: SeqNo,
     last_timestamp: Timestamp,
+    shares: Shares,
+    /// How often rows were cut out since the version was read or begun.
+    cuts: u64,
 }
 
 impl Version {
@@ -145,6 +171,8 @@ impl Version {
             groups: vec![Group::default_group()],
             flushed: SeqNo::ZERO,
             last_timestamp: Timestamp::ZERO,
+            shares: Shares::default(),
+            cuts: 0,
         }
     }
 
@@ -157,7 +185,8 @@ impl Version {
         flushed: SeqNo,
         last_timestamp: Timestamp,
     ) -> Result<Version, &'static str> {
-        let version = Version { groups, flushed, last_timestamp };
+        let shares = Shares::default();
+        let version = Version { groups, flushed, last_timestamp, shares, cuts: 0 };
         version.check()?;
         version.check_sums()?;
         Ok(version)
@@ -187,6 +216,11 @@ impl Version {
         self.last_timestamp
     }
 
+    /// How often rows were cut out of the range since it was opened: see [`Edit::cuts`].
+    pub fn cuts(&self) -> u64 {
+        self.cuts
+    }
+
     /// All references of all groups.
     pub fn tables(&self) -> impl Iterator<Item = &Arc<TableRef>> {
         self.groups.iter().flat_map(|group| &group.tables)
@@ -197,11 +231,53 @@ impl Version {
         self.tables().map(|table| table.id()).collect()
     }
 
-    /// Bytes of the files referenced, each counted once.
+    /// Bytes of the range's part of its files, about.
     pub fn bytes(&self) -> u64 {
-        let mut seen = BTreeSet::new();
-        let fresh = self.tables().filter(|table| seen.insert(table.id()));
-        fresh.map(|table| table.meta.len).sum()
+        self.tables().map(|table| self.reference_bytes(table)).sum()
+    }
+
+    /// Bytes that a reference stands for: the file's length, or of a clipped file the part inside
+    /// the clip, about, as the file's index tells.
+    pub fn reference_bytes(&self, table: &TableRef) -> u64 {
+        let share = table.clip.as_ref().and_then(|clip| self.shares.of(table.id(), clip));
+        share.unwrap_or(table.meta.len)
+    }
+
+    /// Cells that a reference stands for, about: of a clipped file as large a part as of its bytes.
+    pub fn reference_cells(&self, table: &TableRef) -> u64 {
+        let (part, whole) = (self.reference_bytes(table), table.meta.len.max(1));
+        let cells = u128::from(table.meta.properties.cells);
+        let share = cells * u128::from(part.min(whole)) / u128::from(whole);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// The clipped references whose part of their file is not known yet.
+    pub(crate) fn unmeasured(&self) -> Vec<Arc<TableRef>> {
+        let is_unknown = |table: &&Arc<TableRef>| {
+            table.clip.as_ref().is_some_and(|clip| self.shares.of(table.id(), clip).is_none())
+        };
+        self.tables().filter(is_unknown).cloned().collect()
+    }
+
+    /// Notes how many bytes a clipped reference stands for.
+    pub(crate) fn measured(&mut self, table: &TableRef, bytes: u64) {
+        if let Some(clip) = &table.clip {
+            self.shares.note(table.id(), clip, bytes);
+        }
+    }
+
+    /// What a range that takes over `rows` of this one begins with: the same files, clipped. They
+    /// are clipped even where that cuts nothing off, since they may be read elsewhere.
+    pub(crate) fn clipped_to(&self, rows: &RowRange, last_timestamp: Timestamp) -> Version {
+        let mut next = self.clone();
+        for group in &mut next.groups {
+            let kept = group.tables.iter().filter_map(|table| table.within(rows));
+            group.tables = kept.map(Arc::new).collect();
+            group.sort();
+        }
+        next.last_timestamp = next.last_timestamp.max(last_timestamp);
+        next.shares.keep_only(&next.groups);
+        next
     }
 
     /// The only way a range's file set changes; pure, so it is tested without I/O.
@@ -209,6 +285,9 @@ impl Version {
     /// # Errors
     /// The edit was not made for this version.
     pub fn apply(&self, edit: &Edit) -> Result<Version, EditError> {
+        if !edit.removed.is_empty() && edit.cuts != self.cuts {
+            return Err(EditError::Outdated);
+        }
         let mut next = self.clone();
         for id in &edit.removed {
             let mut found = false;
@@ -221,6 +300,9 @@ impl Version {
                 return Err(EditError::NotLive(*id));
             }
         }
+        for group in &mut next.groups {
+            group.excise(&edit.excised);
+        }
         let mut live = next.file_ids();
         for (place, table) in &edit.added {
             let unclipped = table.clip.is_none();
@@ -231,8 +313,10 @@ impl Version {
             group.tables.push(Arc::new(table.clone()));
         }
         for group in &mut next.groups {
-            group.tables.sort_by(|a, b| order(a).cmp(&order(b)));
+            group.sort();
         }
+        next.shares.keep_only(&next.groups);
+        next.cuts += edit.excised.len() as u64;
         next.flushed = edit.flushed.unwrap_or(self.flushed);
         next.last_timestamp = self.last_timestamp.max(edit.last_timestamp.unwrap_or_default());
         assert!(next.flushed >= self.flushed, "a flush never moves backwards");
@@ -281,14 +365,16 @@ fn disjoint(pair: &[(FileId, Option<&RowRange>)]) -> bool {
     }
 }
 
-fn order(table: &TableRef) -> (u32, &CellKey, FileId, Option<&RowRange>) {
-    (table.level, &table.meta.smallest, table.id(), table.clip.as_ref())
+/// Within a level by where the reference begins, which its clip may put off.
+fn order(table: &TableRef) -> (u32, Vec<u8>, FileId, Option<RowRange>) {
+    (table.level, table.low(), table.id(), table.clip.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
     use sstable::Properties;
+    use types::CellKey;
 
     use super::*;
 
@@ -354,8 +440,51 @@ mod tests {
         let tables = vec![reference(1, 0, "a", "m"), reference(2, 0, "b", "c")];
         Version::empty().apply(&adding(tables)).unwrap();
         let excised = vec![clipped(1, "a", "f"), clipped(1, "k", "z")];
-        let version = Version::empty().apply(&adding(excised)).unwrap();
-        assert_eq!((version.tables().count(), version.bytes()), (2, 10));
+        let mut version = Version::empty().apply(&adding(excised)).unwrap();
+        assert_eq!(version.unmeasured().len(), 2);
+        for (table, bytes) in version.unmeasured().iter().zip([6, 3]) {
+            version.measured(table, bytes);
+        }
+        assert_eq!((version.tables().count(), version.bytes()), (2, 9));
+        // What is known of clips goes with them.
+        let gone = Edit { removed: vec![FileId { session: 1, counter: 1 }], ..Edit::default() };
+        let version = version.apply(&gone).unwrap().apply(&adding(vec![clipped(1, "a", "f")]));
+        assert_eq!(version.unwrap().unmeasured().len(), 1);
+    }
+
+    #[test]
+    fn rows_cut_out_leave_a_hole_or_a_side_or_nothing() {
+        let rows = |start: &'static str, end: &'static str| RowRange {
+            start: Bytes::from_static(start.as_bytes()),
+            end: (!end.is_empty()).then(|| Bytes::from_static(end.as_bytes())),
+        };
+        let cut = |excised: Vec<RowRange>| {
+            let version = Version::empty().apply(&adding(vec![reference(1, 1, "c", "m")]));
+            let edit = Edit { excised, ..Edit::default() };
+            let version = version.unwrap().apply(&edit).unwrap();
+            version.tables().map(|table| table.clip.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(vec![rows("a", "c")]), [None], "it has no such rows");
+        assert_eq!(cut(vec![rows("n", "")]), [None]);
+        let hole = [Some(rows("", "e")), Some(rows("f", ""))];
+        assert_eq!(cut(vec![rows("e", "f")]), hole);
+        assert_eq!(cut(vec![rows("a", "f")]), [Some(rows("f", ""))]);
+        assert_eq!(cut(vec![rows("e", "")]), [Some(rows("", "e"))]);
+        assert_eq!(cut(vec![rows("c", "n")]), []);
+        assert_eq!(cut(vec![rows("e", "f"), rows("", "d"), rows("h", "")]).len(), 2);
+        assert_eq!(cut(vec![rows("e", "f"), rows("", "")]), []);
+    }
+
+    #[test]
+    fn files_read_before_a_cut_are_not_replaced_after_it() {
+        let version = Version::empty().apply(&adding(vec![reference(1, 0, "a", "b")])).unwrap();
+        let cuts = version.cuts();
+        let excised = vec![RowRange { start: Bytes::from_static(b"b"), end: None }];
+        let version = version.apply(&Edit { excised, ..Edit::default() }).unwrap();
+        let removed = vec![FileId { session: 1, counter: 1 }];
+        let outdated = Edit { removed: removed.clone(), cuts, ..Edit::default() };
+        assert_eq!(version.apply(&outdated).unwrap_err(), EditError::Outdated);
+        version.apply(&Edit { removed, cuts: version.cuts(), ..Edit::default() }).unwrap();
     }
 
     #[test]

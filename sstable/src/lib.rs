@@ -13,6 +13,7 @@ mod index;
 pub mod inspect;
 mod options;
 mod properties;
+mod sizes;
 mod table;
 mod value;
 mod verify;

@@ -78,6 +78,7 @@ impl Store {
         let state = self.state();
         let output = Output::new(&self.files, self.options());
         let written = merge(self, &state, &inputs_of(&state, plan), output).await?;
+        let cuts = state.version.cuts();
         drop(state);
         let (files, bytes) = (written.tables().len(), written.bytes());
         let reference = |meta: &sstable::TableMeta| TableRef {
@@ -86,7 +87,8 @@ impl Store {
             clip: None,
         };
         let added = written.tables().iter().map(|new| (plan.group, reference(&new.meta))).collect();
-        let edit = Edit { removed: plan.inputs.clone(), added, ..Edit::default() };
+        let removed = plan.inputs.clone();
+        let edit = Edit { removed, cuts, added, ..Edit::default() };
         self.commit(edit, written, None, turn).await?;
         Ok((files, bytes))
     }

@@ -12,6 +12,7 @@ use types::FileId;
 
 use super::open::successor;
 use super::{Head, Layer, State, Store, Turn};
+use crate::clip::measure;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::manifest::{Manifest, Outcome};
@@ -51,7 +52,11 @@ impl Store {
         self.check()?;
         let started = self.env().monotonic();
         // Only a commit changes the version, and this is the only one.
-        let version = Arc::new(self.state().version.apply(&edit)?);
+        let state = self.state();
+        let mut version = state.version.apply(&edit)?;
+        measure(&mut version, |id| state.tables.get(&id).or_else(|| written.table(id))).await?;
+        drop(state);
+        let version = Arc::new(version);
         let manifest = successor(&self.config, Some(*head), Version::clone(&version));
         let stored = Bytes::from(manifest.encode());
         let next = Head { number: manifest.number, checksum: Manifest::checksum(&stored) };
@@ -85,7 +90,11 @@ impl Store {
         let state = self.state();
         let live = version.file_ids();
         let mut tables = state.tables.clone();
-        tables.extend(written.keep().into_iter().map(|new| (new.meta.file, new.table)));
+        for new in written.keep() {
+            // A manifest names it from here on.
+            self.config.file_ids.settle(new.meta.file);
+            tables.insert(new.meta.file, new.table);
+        }
         let (tables, given_up): (BTreeMap<_, _>, BTreeMap<_, _>) =
             tables.into_iter().partition(|(id, _)| live.contains(id));
         let mut frozen = state.frozen.clone();

@@ -20,6 +20,7 @@
 mod commit;
 mod config;
 mod open;
+mod split;
 mod state;
 mod view;
 
@@ -29,6 +30,7 @@ pub(crate) use state::{Layer, State};
 pub use view::ReadView;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::OwnedMutexGuard;
@@ -50,9 +52,9 @@ pub const TIMESTAMP_DRIFT_MAX_MICROS: i64 = 1_000_000;
 /// What only the writing side knows. Its lock is short and never held across an await; every
 /// change of the pinned state is made under it.
 #[derive(Debug)]
-struct Writing {
+pub(crate) struct Writing {
     /// The last number that was given a seat.
-    placed: SeqNo,
+    pub(crate) placed: SeqNo,
     /// The newest timestamp of the cells placed, at most the drift ahead of the clock.
     last_timestamp: Timestamp,
     memtables: u64,
@@ -87,6 +89,8 @@ pub struct Store {
     /// One compaction at a time.
     compacting: Arc<tokio::sync::Mutex<()>>,
     stop: OnceLock<Stop>,
+    /// Nothing is committed or placed while it stands: see [`Store::seal`].
+    is_sealed: AtomicBool,
 }
 
 /// The right to be the only flush, or the only compaction, until its commit has ended: the commit
@@ -204,7 +208,7 @@ impl Store {
     /// # Errors
     /// The store is poisoned, fenced or closed.
     pub fn view(self: &Arc<Self>) -> Result<ReadView> {
-        self.check()?;
+        self.check_stop()?;
         let (state, seq) = self.pinned.pin();
         Ok(ReadView::new(Arc::clone(self), state, seq))
     }
@@ -252,6 +256,11 @@ impl Store {
     /// called under the owner's lock. `false`: there is nothing to freeze.
     pub fn freeze(&self, reason: Reason) -> bool {
         let mut writing = self.writing();
+        self.freeze_active(&mut writing, reason)
+    }
+
+    /// As [`Store::freeze`], under the lock.
+    pub(crate) fn freeze_active(&self, writing: &mut Writing, reason: Reason) -> bool {
         let state = self.state();
         if !state.active.is_used() {
             return false;
@@ -309,6 +318,14 @@ impl Store {
 
     /// May work go on?
     pub(crate) fn check(&self) -> Result<()> {
+        if self.is_sealed.load(SeqCst) {
+            return Err(Error::Closed);
+        }
+        self.check_stop()
+    }
+
+    /// May reads go on?
+    fn check_stop(&self) -> Result<()> {
         match self.stop.get() {
             None => Ok(()),
             Some(Stop::Poisoned(reason)) => Err(Error::Poisoned { reason: reason.clone() }),
@@ -341,7 +358,7 @@ impl Store {
         self.pinned.current()
     }
 
-    fn writing(&self) -> MutexGuard<'_, Writing> {
+    pub(crate) fn writing(&self) -> MutexGuard<'_, Writing> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

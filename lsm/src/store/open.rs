@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use types::{FileId, SeqNo, Timestamp};
 
 use super::{Head, Layer, State, Store, StoreConfig, Writing};
+use crate::clip::measure;
 use crate::error::{Damage, Error, Result};
 use crate::files::TableFiles;
 use crate::manifest::{Chain, FORMAT, Manifest, Outcome, manifest_name};
@@ -96,7 +98,7 @@ impl Store {
             Arc::clone(&config.file_ids),
             config.cache.clone(),
         ));
-        let version = Arc::new(manifest.version.clone());
+        let mut version = manifest.version.clone();
         let mut tables = BTreeMap::new();
         if version.tables().next().is_some() {
             files.sync_folder().await?;
@@ -106,6 +108,8 @@ impl Store {
                 place.insert(files.open(&table.meta).await?);
             }
         }
+        measure(&mut version, |id| tables.get(&id)).await?;
+        let version = Arc::new(version);
         let flushed = version.flushed();
         let last_timestamp = version.last_timestamp();
         let pinned = Pinned::new(first_state(version, tables), flushed);
@@ -119,6 +123,7 @@ impl Store {
             flushing: Arc::default(),
             compacting: Arc::default(),
             stop: OnceLock::new(),
+            is_sealed: AtomicBool::new(false),
         }))
     }
 
@@ -133,7 +138,7 @@ impl Store {
     }
 }
 
-fn chain(config: &StoreConfig) -> Chain {
+pub(super) fn chain(config: &StoreConfig) -> Chain {
     Chain::new(Arc::clone(&config.files), config.range_folder())
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use sstable::Table;
-use types::{FileId, SeqNo};
+use types::{FileId, RowRange, SeqNo};
 
 use crate::events::Reason;
 use crate::memtable::{Memtable, MemtableOptions};
@@ -28,6 +28,8 @@ pub(crate) struct Layer {
     pub(crate) floor: OnceLock<LogPosition>,
     /// The last sequence number that may be in it, and why it was frozen. Set when it is.
     pub(crate) frozen: OnceLock<(SeqNo, Reason)>,
+    /// Rows that are cut out of the range together with its flush. Set when it is frozen.
+    pub(crate) excised: OnceLock<RowRange>,
 }
 
 impl Layer {
@@ -36,6 +38,7 @@ impl Layer {
             memtable: Memtable::new(options),
             floor: OnceLock::new(),
             frozen: OnceLock::new(),
+            excised: OnceLock::new(),
         })
     }
 

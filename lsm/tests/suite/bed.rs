@@ -12,11 +12,11 @@ use sstable::ValueRef;
 use storage::{FileSystem, Path};
 use tepui_lsm::{
     Batch, CountingListener, FileIds, LogPosition, Reason, Result, Store, StoreConfig,
-    StoreOptions, sweep_table,
+    StoreOptions, decode_excise, encode_excise, sweep_table,
 };
 use types::{
-    Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SessionId, TableId, Timestamp,
-    TimestampRange,
+    Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SeqNo, SessionId, TableId,
+    Timestamp, TimestampRange,
 };
 
 /// The family that tests write to.
@@ -151,6 +151,10 @@ impl Model {
         }
     }
 
+    pub(super) fn excise(&mut self, rows: &RowRange) {
+        self.0.retain(|(row, ..), _| !rows.contains(row.as_bytes()));
+    }
+
     fn apply_one(&mut self, row: &str, mutation: &Mutation) {
         let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
         match mutation {
@@ -187,6 +191,7 @@ impl Model {
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Write(Vec<RowMutations>),
+    Excise(RowRange),
     Freeze,
     Flush,
     Compact,
@@ -195,7 +200,7 @@ pub(super) enum Action {
 
 /// A random history over few rows and columns, so that cells meet; some values are big.
 pub(super) fn history(random: &mut StdRng, len: usize) -> Vec<Action> {
-    let one = |random: &mut StdRng| match random.random_range(0..20) {
+    let one = |random: &mut StdRng| match random.random_range(0..22) {
         0..12 => {
             let rows = random.random_range(1..4);
             Action::Write((0..rows).map(|_| random_row(random)).collect())
@@ -203,9 +208,18 @@ pub(super) fn history(random: &mut StdRng, len: usize) -> Vec<Action> {
         12..14 => Action::Freeze,
         14..18 => Action::Flush,
         18 => Action::Compact,
-        _ => Action::CompactAll,
+        19 => Action::CompactAll,
+        _ => Action::Excise(random_rows(random)),
     };
     (0..len).map(|_| one(random)).collect()
+}
+
+fn random_rows(random: &mut StdRng) -> RowRange {
+    let row = |number: u32| Bytes::from(format!("row {number}"));
+    let start = random.random_range(0..6);
+    let end = random.random_range(start + 1..8);
+    let start = if start == 0 { Bytes::new() } else { row(start) };
+    RowRange { start, end: (end < 7).then(|| row(end)) }
 }
 
 fn random_row(random: &mut StdRng) -> RowMutations {
@@ -236,10 +250,16 @@ fn random_mutation(random: &mut StdRng) -> Mutation {
     }
 }
 
+#[derive(Clone, Debug)]
+enum Record {
+    Batch(Vec<u8>),
+    Excise(Vec<u8>, SeqNo),
+}
+
 /// A range's log as a test keeps it: always durable, never released.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    payloads: Vec<Vec<u8>>,
+    records: Vec<Record>,
     pub(super) model: Model,
 }
 
@@ -249,9 +269,19 @@ impl Log {
         let batch = sequenced(store, rows);
         let floor = LogPosition { segment: 1, offset: batch.first_seq().get() };
         store.insert(&batch, floor)?;
-        self.payloads.push(batch.payload().to_vec());
+        self.records.push(Record::Batch(batch.payload().to_vec()));
         self.model.apply(rows);
         store.publish(batch.last_seq());
+        Ok(())
+    }
+
+    /// Logs, freezes and publishes a cut; the next flush brings it about.
+    pub(super) fn excise(&mut self, store: &Store, rows: &RowRange) -> Result<()> {
+        let seq = store.next_seq();
+        store.excise(rows, seq, LogPosition { segment: 1, offset: seq.get() })?;
+        self.records.push(Record::Excise(encode_excise(rows), seq));
+        self.model.excise(rows);
+        store.publish(seq);
         Ok(())
     }
 
@@ -260,18 +290,43 @@ impl Log {
         sweep_table(&config.files, &config.table_folder).await?;
         let store = Store::open_or_create(config).await?;
         let mut ingest = store.ingest(0)?;
-        for payload in self.payloads.iter().chain(self.payloads.last()) {
-            ingest.add_payload(payload).await?;
+        for (number, record) in self.records.iter().chain(self.records.last()).enumerate() {
+            match record {
+                Record::Batch(payload) => ingest.add_payload(payload).await?,
+                Record::Excise(payload, seq) => {
+                    ingest.add_excise(decode_excise(payload)?, *seq).await?;
+                }
+            }
+            // Long logs are taken up in several runs.
+            if number % 7 == 6 {
+                ingest.finish().await?;
+                ingest = store.ingest(0)?;
+            }
         }
         ingest.finish().await?;
         Ok(store)
     }
 }
 
+/// Flushes until no cut waits for it.
+pub(super) async fn flush_cuts(store: &Arc<Store>) -> Result<()> {
+    while store.has_pending_excise() && store.flush().await?.is_some() {}
+    Ok(())
+}
+
 /// Does one step of a history.
 pub(super) async fn act(store: &Arc<Store>, log: &mut Log, action: &Action) -> Result<()> {
     match action {
-        Action::Write(rows) => log.write(store, rows)?,
+        Action::Write(rows) => {
+            // The owner lets no batch in before the cut is made.
+            flush_cuts(store).await?;
+            log.write(store, rows)?;
+        }
+        Action::Excise(rows) => {
+            flush_cuts(store).await?;
+            log.excise(store, rows)?;
+            flush_cuts(store).await?;
+        }
         Action::Freeze => {
             store.freeze(Reason::Asked);
         }

@@ -289,3 +289,28 @@ async fn bytes_that_are_no_key_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Corrupt);
     assert!(error.to_string().contains("apple"), "{error}");
 }
+
+#[tokio::test]
+async fn parts_of_a_table_have_about_its_bytes_between_them() {
+    for seed in 0..20 {
+        let random = &mut StdRng::seed_from_u64(seed);
+        let cells = random_cells(random, 300);
+        let (meta, content) = write(&cells, random_options(random)).await;
+        let table = open(content, None).await.unwrap();
+        let keys: Vec<&Vec<u8>> = cells.keys().collect();
+        let mut cuts: Vec<&[u8]> =
+            (0..3).map(|_| keys[random.random_range(0..keys.len())].as_slice()).collect();
+        cuts.sort_unstable();
+        let mut sum = table.approximate_bytes(&[], Some(cuts[0])).await.unwrap();
+        for pair in cuts.windows(2) {
+            sum += table.approximate_bytes(pair[0], Some(pair[1])).await.unwrap();
+        }
+        sum += table.approximate_bytes(cuts[2], None).await.unwrap();
+        assert!(sum.abs_diff(meta.len) <= 8, "seed {seed}: {sum} of {}", meta.len);
+        assert_eq!(table.approximate_bytes(&[0xff; 20], None).await.unwrap(), 0);
+        let spread = table.spread().await.unwrap();
+        assert!(spread.is_sorted_by(|a, b| a.0 < b.0), "seed {seed}");
+        let all: u64 = spread.iter().map(|(_, bytes)| bytes).sum();
+        assert!(all <= meta.len && !spread.is_empty(), "seed {seed}: {all} of {}", meta.len);
+    }
+}
