@@ -23,8 +23,12 @@ pub enum Reason {
     Closing,
     /// Somebody asked for it.
     Asked,
-    /// The range holds too many sorted runs.
-    TooManyRuns,
+    /// A row may be in too many files of level 0.
+    LevelZeroRuns,
+    /// A level holds more than it should.
+    LevelFull,
+    /// A level is in use that should not be.
+    LevelShape,
     /// Batches of a former session's log were taken up.
     Recovery,
     /// Rows are cut out of the range.
@@ -68,6 +72,8 @@ pub enum Event {
         files: usize,
         /// Their bytes.
         bytes: u64,
+        /// The level that the outcome comes to.
+        level: u32,
     },
     /// A merge is done and a manifest names its outcome.
     CompactionFinished {
@@ -82,6 +88,17 @@ pub enum Event {
     CompactionFailed {
         /// The failure's text.
         error: String,
+    },
+    /// SSTables came to another level as they are, by a manifest alone.
+    FilesMoved {
+        /// Why.
+        reason: Reason,
+        /// How many.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// The level that they came to.
+        level: u32,
     },
     /// A new version begins to be committed; a commit that fails ends without a word of its own.
     ManifestStarted,
@@ -151,6 +168,7 @@ impl Event {
             Event::CompactionStarted { .. } => "compaction_started",
             Event::CompactionFinished { .. } => "compaction_finished",
             Event::CompactionFailed { .. } => "compaction_failed",
+            Event::FilesMoved { .. } => "files_moved",
             Event::ManifestStarted => "manifest_started",
             Event::ManifestCommitted { .. } => "manifest_committed",
             Event::FileRemoved { .. } => "file_removed",

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sstable::{BlockCache, Compression, Table, TableMeta, TableWriter, WriterOptions};
 use storage::{FileSystem, Path};
-use types::{FileId, SessionId};
+use types::{ErrorKind, FileId, SessionId};
 
 use crate::error::Result;
 use crate::options::{BlockCompression, StoreOptions};
@@ -188,6 +188,8 @@ impl TableFiles {
                     self.settle(file.id);
                     removed.push(file.bytes);
                 }
+                // It never came to be.
+                Err(failed) if failed.kind() == ErrorKind::NotFound => self.settle(file.id),
                 Err(_) => self.retired().push(file),
             }
         }

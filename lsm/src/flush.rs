@@ -58,6 +58,7 @@ impl Store {
             Ok(done) => {
                 let duration = self.env().monotonic().saturating_sub(started);
                 let Flushed { files, bytes, flushed } = done;
+                self.counters.flushed_bytes.add(bytes);
                 self.tell(&Event::FlushFinished { files, bytes, flushed, duration });
                 Ok(Some(done))
             }

@@ -29,13 +29,14 @@ mod output;
 mod pin;
 mod recover;
 mod resolve;
+mod statistics;
 mod store;
 mod sweep;
 mod sync;
 mod version;
 
 pub use batch::{Batch, Cells, decode_payload};
-pub use compaction::{Plan, choose_compaction};
+pub use compaction::{CompactionHold, Plan, Work, choose_compaction};
 pub use cursor::{MergeCursor, MergeStep, PendingBlock, Source};
 pub use error::{Damage, Error, Result};
 pub use events::{CountingListener, Event, EventListener, NoListener, Reason};
@@ -48,6 +49,7 @@ pub use options::{BlockCompression, StoreOptions};
 pub use pin::Pinned;
 pub use recover::{Ingest, Ingested};
 pub use resolve::{Scan, ScanCounts, ScanStep, VisibleCell};
+pub use statistics::Statistics;
 pub use store::{
     LogPosition, ReadView, Seat, Store, StoreConfig, TIMESTAMP_DRIFT_MAX_MICROS, range_folder,
 };

@@ -29,7 +29,36 @@ pub(crate) struct Output {
     writer: Option<(FileId, TableWriter)>,
     /// The escaped row of the last cell.
     row: Vec<u8>,
+    neighbours: Neighbours,
+    /// The file that is being finished: it may be there already.
+    finishing: Option<FileId>,
     done: Vec<NewTable>,
+}
+
+/// Files of another level, of which no output shall overlap too many bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbours {
+    /// Encoded positions that the files end before, with their bytes; ascending.
+    ends: Vec<(Vec<u8>, u64)>,
+    bytes_max: u64,
+    passed: usize,
+    /// Bytes of the files that ended since the last cut.
+    overlapped: u64,
+}
+
+impl Neighbours {
+    pub(crate) fn new(ends: Vec<(Vec<u8>, u64)>, bytes_max: u64) -> Neighbours {
+        Neighbours { ends, bytes_max, passed: 0, overlapped: 0 }
+    }
+
+    /// Goes on to `row`, encoded. Should a file that overlaps them since the last cut end here?
+    fn asks_for_cut(&mut self, row: &[u8]) -> bool {
+        while let Some((_, bytes)) = self.ends.get(self.passed).filter(|(end, _)| **end <= *row) {
+            self.overlapped = self.overlapped.saturating_add(*bytes);
+            self.passed += 1;
+        }
+        self.overlapped > self.bytes_max
+    }
 }
 
 impl Output {
@@ -39,8 +68,17 @@ impl Output {
             options: options.clone(),
             writer: None,
             row: Vec::new(),
+            neighbours: Neighbours::default(),
+            finishing: None,
             done: Vec::new(),
         }
+    }
+
+    /// The same output, cut also where it would overlap too much of `neighbours`.
+    #[must_use]
+    pub(crate) fn beside(mut self, neighbours: Neighbours) -> Output {
+        self.neighbours = neighbours;
+        self
     }
 
     /// Adds a cell; keys ascend.
@@ -67,6 +105,12 @@ impl Output {
         Ok(writer.add_stored(key, from, value).await?)
     }
 
+    /// Bytes written so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        let done: u64 = self.done.iter().map(|new| new.meta.len).sum();
+        done + self.writer.as_ref().map_or(0, |(_, writer)| writer.bytes())
+    }
+
     /// The writer of the file that `key` belongs into.
     async fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let row = key::row_prefix(key)
@@ -77,7 +121,8 @@ impl Output {
             return Err(Error::CorruptCell { what: "keys do not ascend".to_owned() });
         }
         if self.row != row {
-            if self.writer.as_ref().is_some_and(full) {
+            let too_wide = self.neighbours.asks_for_cut(row);
+            if self.writer.as_ref().is_none_or(full) || too_wide {
                 self.cut().await?;
             }
             self.row.clear();
@@ -92,16 +137,14 @@ impl Output {
 
     /// Finishes, checks and opens the present file.
     async fn cut(&mut self) -> Result<()> {
+        self.neighbours.overlapped = 0;
         let Some((id, writer)) = self.writer.take() else {
             return Ok(());
         };
-        match self.finish_one(writer).await {
-            Ok(new) => self.done.push(new),
-            Err(failed) => {
-                self.files.retire(id, 0, None);
-                return Err(failed);
-            }
-        }
+        self.finishing = Some(id);
+        let new = self.finish_one(writer).await?;
+        self.finishing = None;
+        self.done.push(new);
         Ok(())
     }
 
@@ -127,6 +170,9 @@ impl Drop for Output {
         if let Some((id, _)) = self.writer.take() {
             // A file that was never finished is not there.
             self.files.settle(id);
+        }
+        if let Some(id) = self.finishing {
+            self.files.retire(id, 0, None);
         }
         retire_all(&self.files, std::mem::take(&mut self.done));
     }

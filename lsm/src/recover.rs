@@ -169,6 +169,7 @@ impl Ingest {
         }
         store.skip_to(newest, last_timestamp);
         let duration = store.env().monotonic().saturating_sub(started);
+        store.counters.flushed_bytes.add(done.bytes);
         store.tell(&Event::RecoveryFinished { cells, bytes: done.bytes, duration });
         Ok(done)
     }

@@ -4,6 +4,7 @@
 
 mod suite {
     mod bed;
+    mod choose_script;
     mod golden;
     mod store_crash;
     mod store_faults;

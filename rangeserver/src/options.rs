@@ -16,6 +16,9 @@ use crate::error::{Error, Result};
 /// The least memory that a server runs in, bytes.
 pub const MEMORY_BUDGET_MIN: u64 = 1 << 20;
 
+/// More merges at once than this only get into each other's way.
+const COMPACTIONS_MAX: usize = 64;
+
 /// The settings of a range server.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -34,6 +37,8 @@ pub struct Options {
     pub view_age_max: Duration,
     /// How often the server looks for work that nobody announced.
     pub maintenance_interval: Duration,
+    /// Ranges whose files are merged at once, at most.
+    pub compactions_max: usize,
 }
 
 impl Default for Options {
@@ -46,6 +51,7 @@ impl Default for Options {
             stall_max: Duration::from_secs(5),
             view_age_max: Duration::from_secs(3),
             maintenance_interval: Duration::from_millis(100),
+            compactions_max: 1,
         }
     }
 }
@@ -63,6 +69,10 @@ impl Options {
         if self.log_bytes_max < self.log.first_segment_bytes {
             let reason = format!("{} bytes are less than a segment", self.log_bytes_max);
             return Err(Error::InvalidOption { name: "log_bytes_max", reason });
+        }
+        if !(1..=COMPACTIONS_MAX).contains(&self.compactions_max) {
+            let reason = format!("{} is not from 1 to {COMPACTIONS_MAX}", self.compactions_max);
+            return Err(Error::InvalidOption { name: "compactions_max", reason });
         }
         self.effective_store()
             .validate()

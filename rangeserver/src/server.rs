@@ -19,7 +19,7 @@ use client::{
     RangeSample, RangeService, RangeTarget, ReadReplies, ReadRequest, SchemaObserver, WriteRequest,
 };
 use env::Task;
-use lsm::{Batch, Reason};
+use lsm::{Batch, Event, Reason};
 use sstable::CacheCounts;
 use storage::Path;
 use tokio::sync::Notify;
@@ -28,7 +28,7 @@ use wal::Log;
 
 use crate::budget::{Budget, RETRY_AFTER};
 use crate::error::{Error, Result, from_log};
-use crate::maintenance;
+use crate::maintenance::{self, Claims};
 use crate::options::Config;
 use crate::range::{Range, check_rows};
 use crate::ranges::{Ranges, table_folder};
@@ -57,8 +57,10 @@ pub(crate) struct Shared {
     pub(crate) poison: Arc<Poison>,
     /// Wakes the flush task.
     pub(crate) flush_work: Notify,
-    /// Wakes the compaction task.
+    /// Wakes a compaction task.
     pub(crate) compaction_work: Notify,
+    /// Ranges that a compaction task works on.
+    pub(crate) compacting: Claims,
     /// The last flush met a full disk.
     pub(crate) disk_full: AtomicBool,
     is_stopping: AtomicBool,
@@ -83,6 +85,8 @@ pub struct Statistics {
     pub oldest_log_segment: u64,
     /// Open ranges.
     pub ranges: u64,
+    /// What the storage of the open ranges did, in all.
+    pub storage: lsm::Statistics,
 }
 
 impl RangeServer {
@@ -109,6 +113,7 @@ impl RangeServer {
             poison,
             flush_work: Notify::new(),
             compaction_work: Notify::new(),
+            compacting: Claims::default(),
             disk_full: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         });
@@ -124,6 +129,9 @@ impl RangeServer {
     /// Numbers as they are now.
     pub fn statistics(&self) -> Statistics {
         let Shared { pipeline, budget, ranges, .. } = &*self.shared;
+        let open = ranges.all();
+        let mut storage = lsm::Statistics::default();
+        open.iter().for_each(|range| storage.add(&range.store().statistics()));
         Statistics {
             commits: pipeline.queue.counters().read(),
             memtable_bytes: budget.memtables(),
@@ -132,7 +140,8 @@ impl RangeServer {
             cache: ranges.cache().counts(),
             log_bytes: pipeline.log.retained_bytes(),
             oldest_log_segment: pipeline.log.oldest_segment(),
-            ranges: ranges.all().len() as u64,
+            ranges: open.len() as u64,
+            storage,
         }
     }
 
@@ -190,8 +199,12 @@ impl RangeServer {
         let shared = &self.shared;
         shared.is_stopping.store(true, SeqCst);
         shared.flush_work.notify_one();
+        shared.compaction_work.notify_waiters();
         shared.compaction_work.notify_one();
         shared.pipeline.queue.env().orphans.notify_one();
+        let ranges = shared.ranges.all();
+        let _no_compactions: Vec<_> =
+            ranges.iter().map(|range| range.store().call_off_compactions()).collect();
         let tasks = {
             let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *tasks)
@@ -292,17 +305,48 @@ impl Shared {
             && log.oldest_segment() < log.end().segment
     }
 
-    /// Waits until memtables and log have room. On a full disk there is no point in waiting.
+    /// Why a write may not be placed now, if it may not.
+    fn no_room(&self, range: &Range) -> Option<Reason> {
+        let store = range.store();
+        if store.is_level0_full() {
+            return Some(Reason::LevelZeroRuns);
+        }
+        let is_full = self.budget.memtables() >= self.budget.memtables_share();
+        let reason = if is_full || store.must_stall() {
+            Reason::MemoryPressure
+        } else if self.is_log_full() {
+            Reason::LogPressure
+        } else {
+            return None;
+        };
+        self.flush_work.notify_one();
+        Some(reason)
+    }
+
+    /// Waits until memtables and log have room and merges keep up. On a full disk there is no point
+    /// in waiting.
     async fn wait_for_room(&self, range: &Range, limit: Duration) -> client::Result<()> {
-        let what = "memtables or the log hold all that they may";
+        let env = &self.pipeline.env;
+        let delay = range.store().write_delay().min(limit);
+        if !delay.is_zero() {
+            env.sleep(delay).await;
+        }
+        let Some(reason) = self.no_room(range) else {
+            return Ok(());
+        };
+        let started = env.monotonic();
+        let outcome = self.wait_while_full(range, limit.saturating_sub(delay)).await;
+        let duration = env.monotonic().saturating_sub(started);
+        self.config.events.on_event(range.id(), &Event::Stall { reason, duration });
+        outcome
+    }
+
+    async fn wait_while_full(&self, range: &Range, limit: Duration) -> client::Result<()> {
+        let what = "memtables, the log or the files that wait for a merge are all there may be";
         let ready = || {
-            let is_full = self.budget.memtables() >= self.budget.memtables_share()
-                || range.store().must_stall()
-                || self.is_log_full();
-            if !is_full {
+            if self.no_room(range).is_none() {
                 return Some(Ok(()));
             }
-            self.flush_work.notify_one();
             if let Err(error) = self.check_serving() {
                 return Some(Err(error));
             }

@@ -48,8 +48,9 @@ impl ClusterOptions {
             table_bytes: 4 << 10,
             block_bytes: 256,
             value_block_threshold: 1 << 10,
-            runs_max: 3,
-            fan_in: 2,
+            level0_merge_runs: 2,
+            level_base_bytes: 8 << 10,
+            level_ratio: 3,
             ..StoreOptions::default()
         };
         let server = Options {

@@ -1,190 +1,269 @@
 //! Chooses what to merge: a pure function from a version to a plan.
 //!
-//! The files of level 0 are a sorted run each, the files of a higher level are one run together.
-//! Runs are merged by size, smallest first, so that each byte is rewritten about once for each
-//! tier of sizes; the number of runs, and with it the cost of a read, stays bounded by `runs_max`.
-//! Nothing is dropped, so any runs may be merged: their keys carry the order.
+//! 1. The level that is fullest for its target comes first; none is chosen that is not full.
+//! 2. Of level 0, all files that overlap where most lie on each other go into the base level. Of a
+//!    higher level goes the file with the least to rewrite in the next one.
+//! 3. The inputs are widened: by the output level's files with rows in between, so that it stays a
+//!    sorted run; and by files of the first level that come along without rewriting more.
+//! 4. Files with nothing to meet in the next level are *moved*: only the manifest is written.
+//!
+//! Any files may be merged with any others, whatever their age: keys carry the order. What may be
+//! dropped is the merge's to know.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use types::FileId;
 
+use super::levels::{LEVEL_LAST, Levels, Piece, SCORE_FULL, Span, deepest, hull};
+use crate::events::Reason;
 use crate::options::StoreOptions;
-use crate::version::{Group, Version};
+use crate::version::Version;
+
+/// A file is not moved onto more than this many times `table_bytes` of the level after: merging it
+/// from there would cost too much at once.
+pub(super) const OVERLAP_TABLES_MAX: u64 = 10;
+/// Files that need no merge of their own come along up to this many times `table_bytes` in all.
+const WIDENED_TABLES_MAX: u64 = 25;
+
+/// How the inputs come to their level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// They are merged into new files.
+    Merge,
+    /// They stay as they are; only the manifest says otherwise.
+    Move,
+}
 
 /// What to merge, and where to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Place of the locality group.
     pub group: usize,
-    /// Files to be merged.
+    /// Why.
+    pub reason: Reason,
+    /// What happens to the inputs.
+    pub work: Work,
+    /// Files, ascending.
     pub inputs: Vec<FileId>,
-    /// Level of the outcome: one that no other run has.
+    /// Level of the outcome.
     pub output_level: u32,
     /// Bytes of the inputs.
     pub bytes: u64,
 }
 
-/// A sorted run.
-struct Run {
-    bytes: u64,
-    files: Vec<FileId>,
-}
-
 /// Chooses what to merge, or nothing. No I/O, no clock, no locks.
 ///
-/// Runs with a file in `busy` are left alone.
+/// Files in `busy` are left alone.
 pub fn choose(version: &Version, options: &StoreOptions, busy: &BTreeSet<FileId>) -> Option<Plan> {
-    let mut groups = version.groups().iter().enumerate();
-    groups.find_map(|(place, group)| choose_in_group(place, group, options, busy))
-}
-
-/// Everything in one group, merged into one run; nothing when it is one already.
-pub(super) fn choose_all(version: &Version, group: usize) -> Option<Plan> {
-    let runs = runs(version.groups().get(group)?);
-    (runs.len() > 1).then(|| plan(group, &version.groups()[group], &runs))
-}
-
-fn choose_in_group(
-    place: usize,
-    group: &Group,
-    options: &StoreOptions,
-    busy: &BTreeSet<FileId>,
-) -> Option<Plan> {
-    let mut runs = runs(group);
-    let surplus = (runs.len() as u64).saturating_sub(options.runs_max);
-    runs.retain(|run| !run.files.iter().any(|file| busy.contains(file)));
-    runs.sort_by_key(|run| run.bytes);
-    let fan_in = usize::try_from(options.fan_in).unwrap_or(usize::MAX);
-    let similar = similar_sizes(&runs, options.size_ratio_percent);
-    let forced = if surplus > 0 { fan_in.max(count(surplus) + 1) } else { 0 };
-    let taken = if similar >= fan_in { similar.max(forced) } else { forced };
-    let taken = taken.min(runs.len());
-    (taken >= 2).then(|| plan(place, group, &runs[..taken]))
-}
-
-/// How many of the smallest runs are of similar size.
-fn similar_sizes(runs: &[Run], ratio_percent: u64) -> usize {
-    let mut taken = 0;
-    let mut bytes: u64 = 0;
-    for run in runs {
-        let limit = bytes / 100 * ratio_percent + bytes % 100 * ratio_percent / 100;
-        if taken > 0 && run.bytes > limit.max(SMALL_RUN_BYTES) {
-            break;
-        }
-        taken += 1;
-        bytes += run.bytes;
-    }
-    taken
-}
-
-/// Runs up to this size count as similar whatever their ratio: each is one block or a few.
-const SMALL_RUN_BYTES: u64 = 64 << 10;
-
-fn runs(group: &Group) -> Vec<Run> {
-    let mut runs = Vec::new();
-    let mut levels: BTreeMap<u32, Run> = BTreeMap::new();
-    for table in &group.tables {
-        if table.level == 0 {
-            runs.push(Run { bytes: table.meta.len, files: vec![table.id()] });
-            continue;
-        }
-        let run = levels.entry(table.level).or_insert(Run { bytes: 0, files: Vec::new() });
-        run.bytes += table.meta.len;
-        run.files.push(table.id());
-    }
-    runs.extend(levels.into_values());
-    runs
-}
-
-fn plan(place: usize, group: &Group, runs: &[Run]) -> Plan {
-    let mut inputs: Vec<FileId> = runs.iter().flat_map(|run| run.files.clone()).collect();
-    inputs.sort_unstable();
-    // A file may be referenced through several clips: it is one input.
-    inputs.dedup();
-    let taken: BTreeSet<u32> = group
-        .tables
-        .iter()
-        .filter(|table| inputs.binary_search(&table.id()).is_err())
-        .map(|table| table.level)
+    let groups = version.groups().iter().enumerate();
+    let choices: Vec<Choice<'_>> = groups
+        .map(|(place, group)| Choice {
+            place,
+            levels: Levels::of(version, group, options),
+            options,
+            busy,
+        })
         .collect();
-    let output_level = (1..).find(|level| !taken.contains(level)).expect("levels do not run out");
-    Plan { group: place, inputs, output_level, bytes: runs.iter().map(|run| run.bytes).sum() }
+    if let Some(plan) = choices.iter().find_map(Choice::take_in_strays) {
+        return Some(plan);
+    }
+    let mut full: Vec<(u64, usize, usize)> = Vec::new();
+    for choice in &choices {
+        let scores = choice.levels.scores(options);
+        let scores = scores.into_iter().filter(|(_, score)| *score >= SCORE_FULL);
+        full.extend(scores.map(|(level, score)| (score, choice.place, level)));
+    }
+    full.sort_by_key(|(score, place, level)| (std::cmp::Reverse(*score), *place, *level));
+    full.into_iter().find_map(|(_, place, level)| choices[place].relieve(level))
 }
 
-fn count(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
+/// Everything in one group, merged into one run of the last level; nothing when it is that already.
+pub(super) fn choose_all(version: &Version, group: usize, options: &StoreOptions) -> Option<Plan> {
+    let levels = Levels::of(version, version.groups().get(group)?, options);
+    let scattered = levels.files(LEVEL_LAST).len() < levels.all().count();
+    let busy = BTreeSet::new();
+    let choice = Choice { place: group, levels, options, busy: &busy };
+    let everything = choice.levels.all().map(Piece::id).collect();
+    scattered.then(|| choice.plan(Reason::Asked, Work::Merge, everything, LEVEL_LAST))
 }
 
-#[cfg(test)]
-mod tests {
-    use sstable::{Properties, TableMeta};
-    use types::{CellKey, FamilyId, SeqNo, Timestamp};
+/// What is chosen from in one group.
+struct Choice<'a> {
+    place: usize,
+    levels: Levels,
+    options: &'a StoreOptions,
+    busy: &'a BTreeSet<FileId>,
+}
 
-    use super::*;
-    use crate::version::{Edit, TableRef};
+impl Choice<'_> {
+    /// Files of levels that no longer exist become files of level 0.
+    fn take_in_strays(&self) -> Option<Plan> {
+        let idle = self.levels.strays.iter().filter(|piece| self.is_idle(piece));
+        let inputs: BTreeSet<FileId> = idle.map(Piece::id).collect();
+        let some = !inputs.is_empty();
+        some.then(|| self.plan(Reason::LevelShape, Work::Move, inputs, 0))
+    }
 
-    fn reference(counter: u64, level: u32, kib: u64, rows: (&str, &str)) -> (usize, TableRef) {
-        let key = |row: &str| {
-            CellKey::put(row.as_bytes(), FamilyId::new(1), b"", Timestamp::ZERO, SeqNo::ZERO)
+    fn relieve(&self, level: usize) -> Option<Plan> {
+        if level == 0 {
+            return self.relieve_level0();
+        }
+        let reason = if level < self.levels.base { Reason::LevelShape } else { Reason::LevelFull };
+        self.move_some(level, level + 1, reason).or_else(|| {
+            let mut files: Vec<&Piece> = self.levels.files(level).iter().collect();
+            files.sort_by_cached_key(|piece| self.cost(piece, level + 1));
+            files.into_iter().find_map(|piece| self.merge(&[piece], level, level + 1, reason))
+        })
+    }
+
+    fn relieve_level0(&self) -> Option<Plan> {
+        let (reason, base) = (Reason::LevelZeroRuns, self.levels.base);
+        if let Some(plan) = self.move_some(0, base, reason) {
+            return Some(plan);
+        }
+        let files = self.levels.files(0);
+        let (depth, row) = deepest(files)?;
+        let at_row = Span { start: row.to_vec(), end: [row, &[0]].concat() };
+        let stack = self.connected(&at_row);
+        if let Some(plan) = self.merge(&stack, 0, base, reason) {
+            return Some(plan);
+        }
+        // The base level is at work: fewer runs are a help meanwhile.
+        let idle: Vec<&Piece> = stack.into_iter().filter(|piece| self.is_idle(piece)).collect();
+        let inputs: BTreeSet<FileId> = idle.iter().map(|piece| piece.id()).collect();
+        let deep = depth > self.options.level0_merge_runs && inputs.len() > 1;
+        deep.then(|| self.plan(reason, Work::Merge, inputs, 0))
+    }
+
+    /// The files of level 0 with rows of `rows`, and all that overlap with them.
+    fn connected(&self, rows: &Span) -> Vec<&Piece> {
+        let mut rows = rows.clone();
+        loop {
+            let files = self.levels.files(0).iter();
+            let found: Vec<&Piece> = files.filter(|piece| piece.rows.overlaps(&rows)).collect();
+            let wider = hull(found.iter().copied()).unwrap_or_else(|| rows.clone());
+            if wider == rows {
+                return found;
+            }
+            rows = wider;
+        }
+    }
+
+    /// Moves files that meet nothing, as many as the level is too full by.
+    fn move_some(&self, level: usize, to: usize, reason: Reason) -> Option<Plan> {
+        let surplus = self.levels.surplus(level);
+        let mut inputs = BTreeSet::new();
+        let mut bytes = 0;
+        for piece in self.apart(level) {
+            if bytes >= surplus.max(1) {
+                break;
+            }
+            if self.is_idle(piece) && self.may_move(piece, to) {
+                bytes += piece.bytes;
+                inputs.insert(piece.id());
+            }
+        }
+        let some = !inputs.is_empty();
+        some.then(|| self.plan(reason, Work::Move, inputs, to))
+    }
+
+    /// The files of a level that overlap no other of it.
+    fn apart(&self, level: usize) -> Vec<&Piece> {
+        let files = self.levels.files(level);
+        let mut covered: &[u8] = &[];
+        let mut apart = Vec::new();
+        for (place, piece) in files.iter().enumerate() {
+            let next = files.get(place + 1);
+            let meets_next = next.is_some_and(|next| next.rows.start < piece.rows.end);
+            if covered <= piece.rows.start.as_slice() && !meets_next {
+                apart.push(piece);
+            }
+            covered = covered.max(&piece.rows.end);
+        }
+        apart
+    }
+
+    /// Would rewriting the file on its way to level `to` gain nothing?
+    fn may_move(&self, piece: &Piece, to: usize) -> bool {
+        let below: u64 = self.levels.overlapping(to + 1, &piece.rows).iter().map(|p| p.bytes).sum();
+        piece.table.clip.is_none()
+            && self.levels.overlapping(to, &piece.rows).is_empty()
+            && below <= OVERLAP_TABLES_MAX * self.options.table_bytes
+            && !self.may_drop_tombstones(piece)
+    }
+
+    /// Has it tombstones, and no other file a row of its rows?
+    fn may_drop_tombstones(&self, piece: &Piece) -> bool {
+        let mut others = self.levels.all().filter(|other| other.id() != piece.id());
+        piece.table.meta.properties.tombstones > 0
+            && !others.any(|other| other.rows.overlaps(&piece.rows))
+    }
+
+    /// Bytes of the next level to be rewritten for each byte of the file, in thousandths. A clip's
+    /// rewriting frees the rest of its file.
+    fn cost(&self, piece: &Piece, to: usize) -> u128 {
+        let next: u64 = self.levels.overlapping(to, &piece.rows).iter().map(|p| p.bytes).sum();
+        u128::from(next) * 1_000 / u128::from(piece.table.meta.len.max(1))
+    }
+
+    /// A merge of `seed`, files of `level`, into level `to`.
+    fn merge(&self, seed: &[&Piece], level: usize, to: usize, reason: Reason) -> Option<Plan> {
+        let mut inputs: BTreeSet<FileId> = seed.iter().map(|piece| piece.id()).collect();
+        self.widen(&mut inputs, to);
+        if level > 0 {
+            self.bring_along(&mut inputs, level);
+        }
+        let all_idle = inputs.iter().all(|file| !self.busy.contains(file));
+        (all_idle && !inputs.is_empty()).then(|| self.plan(reason, Work::Merge, inputs, to))
+    }
+
+    /// Adds the files of level `to` that the outcome would overlap.
+    fn widen(&self, inputs: &mut BTreeSet<FileId>, to: usize) {
+        loop {
+            let Some(rows) = hull(self.pieces_of(inputs)) else {
+                return;
+            };
+            let before = inputs.len();
+            inputs.extend(self.levels.overlapping(to, &rows).iter().map(Piece::id));
+            if inputs.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Adds files of `level` that lie inside what is rewritten anyway.
+    fn bring_along(&self, inputs: &mut BTreeSet<FileId>, level: usize) {
+        let Some(rows) = hull(self.pieces_of(inputs)) else {
+            return;
         };
-        let meta = TableMeta {
-            file: FileId { session: 1, counter },
-            len: kib << 10,
-            checksum: 0,
-            smallest: key(rows.0),
-            largest: key(rows.1),
-            properties: Properties::default(),
-        };
-        (0, TableRef { meta, level, clip: None })
+        let most = WIDENED_TABLES_MAX.saturating_mul(self.options.table_bytes);
+        let mut bytes: u64 = self.pieces_of(inputs).map(|piece| piece.bytes).sum();
+        for piece in self.levels.inside(level, &rows) {
+            let is_whole = piece.table.clip.is_none();
+            if is_whole && self.is_idle(piece) && bytes.saturating_add(piece.bytes) <= most {
+                bytes += if inputs.insert(piece.id()) { piece.bytes } else { 0 };
+            }
+        }
     }
 
-    fn version(tables: &[(u32, u64, (&str, &str))]) -> Version {
-        let numbered = (1..).zip(tables);
-        let added = numbered.map(|(id, (level, kib, rows))| reference(id, *level, *kib, *rows));
-        let edit = Edit { added: added.collect(), ..Edit::default() };
-        Version::empty().apply(&edit).unwrap()
+    /// All references of the files: a file may be referred to through several clips.
+    fn pieces_of(&self, files: &BTreeSet<FileId>) -> impl Iterator<Item = &Piece> {
+        self.levels.all().filter(|piece| files.contains(&piece.id()))
     }
 
-    /// Counters of the files that are chosen, and where to.
-    fn chosen(version: &Version, busy: &[u64]) -> Option<(Vec<u64>, u32)> {
-        let file = |counter: &u64| FileId { session: 1, counter: *counter };
-        let busy = busy.iter().map(file).collect();
-        let plan = choose(version, &StoreOptions::default(), &busy)?;
-        Some((plan.inputs.iter().map(|id| id.counter).collect(), plan.output_level))
+    fn is_idle(&self, piece: &Piece) -> bool {
+        !self.busy.contains(&piece.id())
     }
 
-    const ALL: (&str, &str) = ("a", "z");
-
-    #[test]
-    fn few_runs_and_runs_of_unlike_size_are_left_alone() {
-        assert_eq!(chosen(&Version::empty(), &[]), None);
-        assert_eq!(chosen(&version(&[(0, 100, ALL); 3]), &[]), None);
-        let unlike = [(0, 100, ALL), (0, 1_000, ALL), (0, 10_000, ALL), (0, 100_000, ALL)];
-        assert_eq!(chosen(&version(&unlike), &[]), None);
-    }
-
-    #[test]
-    fn runs_of_similar_size_are_merged_and_a_big_one_is_not_rewritten() {
-        let tables = [(1, 90_000, ALL), (0, 100, ALL), (0, 110, ALL), (0, 90, ALL), (0, 120, ALL)];
-        // Level 1 is taken by the big run.
-        assert_eq!(chosen(&version(&tables), &[]), Some((vec![2, 3, 4, 5], 2)));
-        assert_eq!(chosen(&version(&tables), &[3]), None);
-    }
-
-    #[test]
-    fn disjoint_files_of_a_level_are_one_run() {
-        let halves = [(1, 100, ("a", "c")), (1, 100, ("d", "f")), (0, 100, ALL), (0, 100, ALL)];
-        assert_eq!(chosen(&version(&halves), &[]), None);
-        let mut more = halves.to_vec();
-        more.push((0, 100, ALL));
-        assert_eq!(chosen(&version(&more), &[]), Some((vec![1, 2, 3, 4, 5], 1)));
-    }
-
-    #[test]
-    fn too_many_runs_are_merged_whatever_their_sizes() {
-        let tables: Vec<_> = (0..10).map(|place| (0, 100 << (2 * place), ALL)).collect();
-        let (inputs, level) = chosen(&version(&tables), &[]).unwrap();
-        assert_eq!((inputs, level), (vec![1, 2, 3, 4], 1));
+    fn plan(&self, reason: Reason, work: Work, inputs: BTreeSet<FileId>, to: usize) -> Plan {
+        let bytes = self.pieces_of(&inputs).map(|piece| piece.bytes).sum();
+        Plan {
+            group: self.place,
+            reason,
+            work,
+            inputs: inputs.into_iter().collect(),
+            output_level: u32::try_from(to).expect("levels are few"),
+            bytes,
+        }
     }
 }

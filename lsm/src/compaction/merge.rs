@@ -12,6 +12,7 @@ use std::sync::Arc;
 use sstable::ValueRef;
 use types::RowRange;
 
+use super::pace::Pace;
 use crate::cursor::{MergeCursor, MergeStep, Source};
 use crate::error::{Error, Result};
 use crate::output::{Output, Written};
@@ -35,7 +36,7 @@ pub(crate) struct MergeInputs {
 /// A full disk, damaged inputs, a store that stops: nothing is left of the output.
 /// [`Error::Poisoned`] when a file could not be made durable.
 pub(crate) async fn merge(
-    store: &Store,
+    store: &Arc<Store>,
     state: &State,
     inputs: &MergeInputs,
     mut output: Output,
@@ -44,6 +45,8 @@ pub(crate) async fn merge(
     assert!(!inputs.outside.iter().any(merged), "a reference is merged or outside, not both");
     let sources = inputs.merged.iter().map(|table| source(state, table, store.bounds())).collect();
     let mut cursor = MergeCursor::new(sources);
+    let mut pace = Pace::new(store);
+    let mut written_bytes = 0;
     let mut step = cursor.seek(&[])?;
     let mut turn = 0;
     loop {
@@ -51,7 +54,9 @@ pub(crate) async fn merge(
             MergeStep::End => break,
             MergeStep::NeedBlock(pending) => {
                 store.check()?;
-                store.env().yield_now().await;
+                let more = output.bytes() - written_bytes;
+                written_bytes += more;
+                pace.spend(pending.stored_bytes() + more).await;
                 cursor.load(&pending).await?;
                 step = cursor.resume()?;
                 continue;

@@ -1,12 +1,18 @@
-//! Compaction: merges sorted runs into fewer. [`choose`] decides, `run` does, and
-//! [`merge`] writes the cells.
+//! Compaction: keeps the files of a range in levels, so that a read looks into few of them and
+//! little space goes to what was overwritten. [`choose`] decides, `run` carries out, `merge` copies
+//! cells, `pace` holds back, `control` calls off.
 //!
-//! This form keeps every cell: it bounds the number of runs that a read must look into, and
-//! changes no answer. Dropping what retention allows is its next step.
+//! This form keeps every cell and changes no answer. Dropping what retention allows is its next
+//! step.
 
 mod choose;
+mod control;
+mod levels;
 mod merge;
+mod pace;
 mod run;
 
-pub use choose::Plan;
 pub use choose::choose as choose_compaction;
+pub use choose::{Plan, Work};
+pub use control::CompactionHold;
+pub(crate) use control::Control;

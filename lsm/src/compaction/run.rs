@@ -1,28 +1,30 @@
-//! Merges the runs that a plan names into one.
+//! Carries a plan out.
 //!
-//! 1. Write the cells of the inputs, merged, to new SSTables ([`merge`]).
+//! 1. Merge the inputs into new SSTables ([`super::merge`]).
 //! 2. Commit a manifest that names the outputs in place of the inputs.
 //!
-//! It may be called off between any two blocks (drop the future, or close the store): files that
-//! no manifest names are removed. Inputs are removed once nobody reads them.
+//! Inputs that are only moved to another level need the last step alone.
+//!
+//! It may be called off at any await of the merge (drop the future, hold compactions or close the
+//! store): files that no manifest names are removed. Inputs are removed once nobody reads them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use sstable::TableMeta;
 use types::FileId;
 
-use super::choose::{Plan, choose, choose_all};
+use super::choose::{OVERLAP_TABLES_MAX, Plan, Work, choose, choose_all};
+use super::levels::{LEVEL_LAST, Span};
 use super::merge::{MergeInputs, merge};
-#[cfg(doc)]
-use crate::error::Error;
-use crate::error::Result;
-use crate::events::{Event, Reason};
-use crate::output::Output;
+use crate::error::{Error, Result};
+use crate::events::Event;
+use crate::output::{Neighbours, Output, Written};
 use crate::store::{State, Store, Turn};
 use crate::version::{Edit, TableRef};
 
 impl Store {
-    /// Merges what most needs it. `false`: nothing does.
+    /// Does what is most needed to bring the files into their levels. `false`: nothing is.
     ///
     /// # Errors
     /// A full disk and damaged inputs leave everything as it was. [`Error::Poisoned`] and
@@ -30,10 +32,10 @@ impl Store {
     pub async fn compact_once(self: &Arc<Self>) -> Result<bool> {
         let turn = self.turn_to_compact().await?;
         let plan = choose(&self.version(), self.options(), &BTreeSet::new());
-        self.compact(plan, Reason::TooManyRuns, turn).await
+        self.compact(plan, turn).await
     }
 
-    /// Merges everything into one run. `false`: it is one already.
+    /// Merges everything into the last level. `false`: it is there already.
     ///
     /// # Errors
     /// As [`Store::compact_once`].
@@ -42,29 +44,52 @@ impl Store {
         let mut merged = false;
         for group in 0..groups {
             let turn = self.turn_to_compact().await?;
-            let plan = choose_all(&self.version(), group);
-            merged |= self.compact(plan, Reason::Asked, turn).await?;
+            let plan = choose_all(&self.version(), group, self.options());
+            merged |= self.compact(plan, turn).await?;
         }
         Ok(merged)
     }
 
-    async fn compact(
-        self: &Arc<Self>,
-        plan: Option<Plan>,
-        reason: Reason,
-        turn: Turn,
-    ) -> Result<bool> {
+    async fn compact(self: &Arc<Self>, plan: Option<Plan>, turn: Turn) -> Result<bool> {
         let Some(plan) = plan else {
             return Ok(false);
         };
-        let started = self.env().monotonic();
+        match plan.work {
+            Work::Move => self.move_and_tell(&plan, turn).await?,
+            Work::Merge => self.merge_and_tell(&plan, turn).await?,
+        }
+        Ok(true)
+    }
+
+    async fn move_and_tell(self: &Arc<Self>, plan: &Plan, turn: Turn) -> Result<()> {
+        let state = self.state();
+        let moved = inputs_of(&state, plan).merged;
+        let level = plan.output_level;
+        let moved = moved.iter().map(|table| TableRef { level, ..TableRef::clone(table) });
+        let added = moved.map(|table| (plan.group, table)).collect();
+        let (removed, cuts) = (plan.inputs.clone(), state.version.cuts());
+        drop(state);
+        let edit = Edit { removed, cuts, added, ..Edit::default() };
+        self.commit(edit, Written::none(&self.files), None, turn).await?;
         let (files, bytes) = (plan.inputs.len(), plan.bytes);
-        self.tell(&Event::CompactionStarted { reason, files, bytes });
-        match self.merge_and_commit(&plan, turn).await {
+        self.counters.moved_bytes.add(bytes);
+        self.tell(&Event::FilesMoved { reason: plan.reason, files, bytes, level });
+        Ok(())
+    }
+
+    async fn merge_and_tell(self: &Arc<Self>, plan: &Plan, turn: Turn) -> Result<()> {
+        let started = self.env().monotonic();
+        let Plan { reason, bytes, output_level: level, .. } = *plan;
+        let files = plan.inputs.len();
+        self.tell(&Event::CompactionStarted { reason, files, bytes, level });
+        match self.merge_and_commit(plan, turn).await {
             Ok((files, bytes)) => {
                 let duration = self.env().monotonic().saturating_sub(started);
+                self.counters.merges.add(1);
+                self.counters.merge_read_bytes.add(plan.bytes);
+                self.counters.merge_written_bytes.add(bytes);
                 self.tell(&Event::CompactionFinished { files, bytes, duration });
-                Ok(true)
+                Ok(())
             }
             Err(failed) => {
                 self.tell(&Event::CompactionFailed { error: failed.to_string() });
@@ -76,16 +101,18 @@ impl Store {
 
     async fn merge_and_commit(self: &Arc<Self>, plan: &Plan, turn: Turn) -> Result<(usize, u64)> {
         let state = self.state();
-        let output = Output::new(&self.files, self.options());
-        let written = merge(self, &state, &inputs_of(&state, plan), output).await?;
+        let neighbours = neighbours(&state, plan, self.options().table_bytes);
+        let output = Output::new(&self.files, self.options()).beside(neighbours);
+        let inputs = inputs_of(&state, plan);
+        let written = tokio::select! { biased;
+            () = self.compactions.called_off() => return Err(Error::Cancelled),
+            merged = merge(self, &state, &inputs, output) => merged?,
+        };
         let cuts = state.version.cuts();
         drop(state);
         let (files, bytes) = (written.tables().len(), written.bytes());
-        let reference = |meta: &sstable::TableMeta| TableRef {
-            meta: meta.clone(),
-            level: plan.output_level,
-            clip: None,
-        };
+        let level = plan.output_level;
+        let reference = |meta: &TableMeta| TableRef { meta: meta.clone(), level, clip: None };
         let added = written.tables().iter().map(|new| (plan.group, reference(&new.meta))).collect();
         let removed = plan.inputs.clone();
         let edit = Edit { removed, cuts, added, ..Edit::default() };
@@ -99,4 +126,16 @@ fn inputs_of(state: &State, plan: &Plan) -> MergeInputs {
     let tables = state.version.groups()[plan.group].tables.iter().cloned();
     let (merged, outside) = tables.partition(|table| wanted.contains(&table.id()));
     MergeInputs { merged, outside }
+}
+
+/// The files of the level after the output's: an output is cut where it would overlap too much of
+/// them, so that no single merge of it costs much.
+fn neighbours(state: &State, plan: &Plan, table_bytes: u64) -> Neighbours {
+    let after = plan.output_level + 1;
+    let tables = &state.version.groups()[plan.group].tables;
+    let is_sorted = plan.output_level > 0 && plan.output_level < LEVEL_LAST as u32;
+    let next = tables.iter().filter(|table| is_sorted && table.level == after);
+    let end = |table: &Arc<TableRef>| (Span::of(table).end, state.version.reference_bytes(table));
+    let ends = next.map(end).collect();
+    Neighbours::new(ends, OVERLAP_TABLES_MAX.saturating_mul(table_bytes))
 }

@@ -15,6 +15,7 @@ use sstable::{BlockHandle, Step, Table, ValueRef};
 use types::{SeqNo, key};
 
 use super::Source;
+use crate::statistics::Counters;
 use crate::{Error, Result};
 
 /// What a movement came to.
@@ -35,6 +36,13 @@ pub struct PendingBlock {
     handle: BlockHandle,
 }
 
+impl PendingBlock {
+    /// Bytes of the block as it is stored.
+    pub fn stored_bytes(&self) -> u64 {
+        u64::from(self.handle.len)
+    }
+}
+
 /// A position in the merged stream of several sources.
 #[derive(Debug)]
 pub struct MergeCursor {
@@ -46,6 +54,8 @@ pub struct MergeCursor {
     finding_row: bool,
     /// No table is opened for keys at or past this position: nobody wants them.
     end: Option<Vec<u8>>,
+    /// Counts the blocks that are loaded.
+    counters: Option<Arc<Counters>>,
 }
 
 impl MergeCursor {
@@ -57,7 +67,15 @@ impl MergeCursor {
             waiting: Vec::new(),
             finding_row: false,
             end: None,
+            counters: None,
         }
+    }
+
+    /// The same cursor, whose loads are counted.
+    #[must_use]
+    pub(crate) fn counted_by(mut self, counters: &Arc<Counters>) -> MergeCursor {
+        self.counters = Some(Arc::clone(counters));
+        self
     }
 
     /// The same cursor for somebody who wants no key at or past `end`. It may still show some.
@@ -160,6 +178,9 @@ impl MergeCursor {
         let table = source.in_table().expect("only tables need blocks");
         let block = table.load(pending.handle, source.fill_cache()).await?;
         source.supply(pending.handle, block);
+        if let Some(counters) = &self.counters {
+            counters.blocks_loaded.add(1);
+        }
         Ok(())
     }
 

@@ -76,6 +76,7 @@ impl Store {
             Err(failed) => return Err(failed),
         }
         *head = next;
+        self.compactions.recount(&version, self.options());
         self.install(version, written, flushed);
         let duration = self.env().monotonic().saturating_sub(started);
         drop(head);

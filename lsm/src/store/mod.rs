@@ -37,6 +37,7 @@ use tokio::sync::OwnedMutexGuard;
 use types::{Epoch, RangeId, RowRange, SeqNo, Timestamp};
 
 use crate::batch::Batch;
+use crate::compaction::Control;
 use crate::error::{Error, Result};
 use crate::events::{Event, Reason};
 use crate::files::TableFiles;
@@ -44,6 +45,7 @@ use crate::manifest::Chain;
 use crate::memtable::MemtableOptions;
 use crate::options::StoreOptions;
 use crate::pin::Pinned;
+use crate::statistics::{Counters, Statistics};
 use crate::version::Version;
 
 /// How far ahead of the wall clock a timestamp may push those that the server hands out, µs.
@@ -86,8 +88,8 @@ pub struct Store {
     head: tokio::sync::Mutex<Head>,
     /// One flush at a time.
     flushing: Arc<tokio::sync::Mutex<()>>,
-    /// One compaction at a time.
-    compacting: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) compactions: Control,
+    pub(crate) counters: Arc<Counters>,
     stop: OnceLock<Stop>,
     /// Nothing is committed or placed while it stands: see [`Store::seal`].
     is_sealed: AtomicBool,
@@ -97,6 +99,12 @@ pub struct Store {
 /// holds it, since it goes on when its caller goes away.
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedMutexGuard<()>);
+
+impl Turn {
+    pub(crate) fn new(held: OwnedMutexGuard<()>) -> Turn {
+        Turn(held)
+    }
+}
 
 /// Where a sequenced batch goes.
 #[derive(Debug)]
@@ -167,6 +175,7 @@ impl Store {
         let mut writing = self.writing();
         assert!(batch.first_seq() > writing.placed, "batches are placed in sequence order");
         writing.placed = batch.last_seq();
+        self.counters.placed_bytes.add(batch.payload().len() as u64);
         if let Some(newest) = batch.newest_timestamp()
             && newest > writing.last_timestamp
         {
@@ -211,6 +220,18 @@ impl Store {
         self.check_stop()?;
         let (state, seq) = self.pinned.pin();
         Ok(ReadView::new(Arc::clone(self), state, seq))
+    }
+
+    /// What was done since the open, and how the files stand.
+    pub fn statistics(&self) -> Statistics {
+        let files = self.compactions.need();
+        Statistics {
+            live_bytes: files.live_bytes,
+            largest_level_bytes: files.largest_level_bytes,
+            sorted_runs: files.sorted_runs,
+            merge_debt: files.debt,
+            ..self.counters.read()
+        }
     }
 
     /// Memory of all memtables, bytes.
@@ -298,8 +319,9 @@ impl Store {
     /// Ends all work: later calls fail. What is not flushed stays in the log.
     pub async fn close(&self) {
         let _ = self.stop.set(Stop::Closed);
+        self.compactions.hold();
         // Whoever is in the middle of something sees the stop or finishes first.
-        drop((self.flushing.lock().await, self.compacting.lock().await, self.head.lock().await));
+        drop((self.flushing.lock().await, self.compactions.turn().await, self.head.lock().await));
     }
 
     /// Waits until no flush is going on, its commit included.
@@ -311,9 +333,9 @@ impl Store {
 
     /// Waits until no compaction is going on, its commit included.
     pub(crate) async fn turn_to_compact(&self) -> Result<Turn> {
-        let turn = Arc::clone(&self.compacting).lock_owned().await;
+        let turn = self.compactions.turn().await;
         self.check()?;
-        Ok(Turn(turn))
+        Ok(turn)
     }
 
     /// May work go on?

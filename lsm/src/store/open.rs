@@ -10,6 +10,7 @@ use types::{FileId, SeqNo, Timestamp};
 
 use super::{Head, Layer, State, Store, StoreConfig, Writing};
 use crate::clip::measure;
+use crate::compaction::Control;
 use crate::error::{Damage, Error, Result};
 use crate::files::TableFiles;
 use crate::manifest::{Chain, FORMAT, Manifest, Outcome, manifest_name};
@@ -112,6 +113,8 @@ impl Store {
         let version = Arc::new(version);
         let flushed = version.flushed();
         let last_timestamp = version.last_timestamp();
+        let compactions = Control::default();
+        compactions.recount(&version, &config.options);
         let pinned = Pinned::new(first_state(version, tables), flushed);
         Ok(Arc::new(Store {
             config,
@@ -121,7 +124,8 @@ impl Store {
             writing: Mutex::new(Writing { placed: flushed, last_timestamp, memtables: 1 }),
             head: tokio::sync::Mutex::new(head),
             flushing: Arc::default(),
-            compacting: Arc::default(),
+            compactions,
+            counters: Arc::default(),
             stop: OnceLock::new(),
             is_sealed: AtomicBool::new(false),
         }))

@@ -59,19 +59,28 @@ impl ReadView {
             key::put_row_prefix(&mut prefix, row);
             prefix
         });
+        let counters = &self.store.counters;
+        let (mut around, mut ruled_out) = (0, 0);
         for reference in self.state.version.tables() {
             if !reference.overlaps(&low, high.as_deref()) {
                 continue;
             }
             let table =
                 self.state.tables.get(&reference.id()).expect("a version's tables are open");
+            around += 1;
             if row.as_ref().is_some_and(|row| !table.may_contain_row(row)) {
+                ruled_out += 1;
                 continue;
             }
             let bounds = reference.clip.as_ref().unwrap_or_else(|| self.store.bounds());
             sources.push(Source::table(table.cursor(fill_cache), bounds));
         }
-        MergeCursor::new(sources)
+        if row.is_some() {
+            counters.row_reads.add(1);
+            counters.row_tables.add(around);
+            counters.row_tables_ruled_out.add(ruled_out);
+        }
+        MergeCursor::new(sources).counted_by(counters)
     }
 
     /// The range's storage.

@@ -29,8 +29,9 @@ pub(super) fn tiny_options() -> StoreOptions {
         table_bytes: 1 << 10,
         block_bytes: 128,
         value_block_threshold: 1 << 10,
-        runs_max: 4,
-        fan_in: 3,
+        level0_merge_runs: 3,
+        level_base_bytes: 2 << 10,
+        level_ratio: 4,
         ..StoreOptions::default()
     }
 }

@@ -3,6 +3,7 @@
 //! Each kind has a task of its own with a name, woken by whoever knows of work and by a timer, and
 //! ended by [`Shared::is_stopping`]. What to flush is decided by [`plan`], a pure function.
 
+mod compaction;
 mod plan;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use types::{ErrorKind, SeqNo};
 
 use crate::range::Range;
 use crate::server::Shared;
+pub(crate) use compaction::Claims;
 use plan::{Pressure, RangeLoad, plan};
 
 /// Between two looks at whether something is published.
@@ -26,11 +28,14 @@ const FULL_DISK_RETRY_MAX: Duration = Duration::from_secs(2);
 /// Starts the tasks of a server.
 pub(crate) fn start(shared: &Arc<Shared>) -> Vec<Task<()>> {
     let env = &shared.pipeline.env;
-    vec![
+    let mut tasks = vec![
         env.spawn("flush", flush_loop(Arc::clone(shared))),
-        env.spawn("compaction", compaction_loop(Arc::clone(shared))),
         env.spawn("commit for writers who left", orphans_loop(Arc::clone(shared))),
-    ]
+    ];
+    for _ in 0..shared.config.options.compactions_max {
+        tasks.push(env.spawn("compaction", compaction::run(Arc::clone(shared))));
+    }
+    tasks
 }
 
 async fn orphans_loop(shared: Arc<Shared>) {
@@ -172,33 +177,6 @@ async fn remove_retired(shared: &Arc<Shared>) {
     for range in shared.ranges.all() {
         if range.store().retired_count() > 0 {
             range.store().remove_retired().await;
-        }
-    }
-}
-
-async fn compaction_loop(shared: Arc<Shared>) {
-    let interval = shared.config.options.maintenance_interval * 10;
-    loop {
-        let _ = shared.pipeline.env.timeout(interval, shared.compaction_work.notified()).await;
-        for range in shared.ranges.all() {
-            if shared.is_stopping() {
-                return;
-            }
-            compact(&shared, &range).await;
-        }
-        if shared.is_stopping() {
-            return;
-        }
-    }
-}
-
-/// Merges until the range has few enough runs.
-async fn compact(shared: &Arc<Shared>, range: &Arc<Range>) {
-    loop {
-        match range.store().compact_once().await {
-            Ok(true) if !shared.is_stopping() => {}
-            Ok(_) => return,
-            Err(error) => return shared.note_store_failure(range, &error),
         }
     }
 }

@@ -1,0 +1,127 @@
+//! Counts what a range's storage does: what a byte costs to keep, and a read to answer.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a range's storage has done since it was opened, and how its files stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Bytes of the batches placed.
+    pub placed_bytes: u64,
+    /// Bytes of SSTables that flushes and recovery wrote.
+    pub flushed_bytes: u64,
+    /// Bytes of SSTables that merges read.
+    pub merge_read_bytes: u64,
+    /// Bytes of SSTables that merges wrote.
+    pub merge_written_bytes: u64,
+    /// Bytes of SSTables that came to another level as they are.
+    pub moved_bytes: u64,
+    /// Merges done.
+    pub merges: u64,
+    /// Reads of single rows.
+    pub row_reads: u64,
+    /// SSTables with keys around the row of such a read.
+    pub row_tables: u64,
+    /// Of these, those that the filter ruled out.
+    pub row_tables_ruled_out: u64,
+    /// Blocks that reads had to load.
+    pub blocks_loaded: u64,
+    /// Bytes of the SSTables now.
+    pub live_bytes: u64,
+    /// Bytes of the level that holds most.
+    pub largest_level_bytes: u64,
+    /// SSTables that a read of one row may have to look into: those of level 0 that overlap, and
+    /// one for each other level in use.
+    pub sorted_runs: u64,
+    /// About how many bytes merges must write until no level holds too much.
+    pub merge_debt: u64,
+}
+
+impl Statistics {
+    /// Adds another range's. Runs do not add up: the larger number stays.
+    pub fn add(&mut self, other: &Statistics) {
+        self.placed_bytes += other.placed_bytes;
+        self.flushed_bytes += other.flushed_bytes;
+        self.merge_read_bytes += other.merge_read_bytes;
+        self.merge_written_bytes += other.merge_written_bytes;
+        self.moved_bytes += other.moved_bytes;
+        self.merges += other.merges;
+        self.row_reads += other.row_reads;
+        self.row_tables += other.row_tables;
+        self.row_tables_ruled_out += other.row_tables_ruled_out;
+        self.blocks_loaded += other.blocks_loaded;
+        self.live_bytes += other.live_bytes;
+        self.largest_level_bytes += other.largest_level_bytes;
+        self.sorted_runs = self.sorted_runs.max(other.sorted_runs);
+        self.merge_debt = self.merge_debt.saturating_add(other.merge_debt);
+    }
+
+    /// Bytes written to SSTables for each byte that was flushed.
+    pub fn write_amplification(&self) -> f64 {
+        ratio(self.flushed_bytes + self.merge_written_bytes, self.flushed_bytes)
+    }
+
+    /// Bytes of SSTables for each byte of the level that holds most.
+    pub fn space_amplification(&self) -> f64 {
+        ratio(self.live_bytes, self.largest_level_bytes)
+    }
+
+    /// SSTables that a read of a row looks into.
+    pub fn tables_per_row(&self) -> f64 {
+        ratio(self.row_tables - self.row_tables_ruled_out, self.row_reads)
+    }
+}
+
+/// `part / whole`; 0 when there is nothing yet.
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The counting part of [`Statistics`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) placed_bytes: Counter,
+    pub(crate) flushed_bytes: Counter,
+    pub(crate) merge_read_bytes: Counter,
+    pub(crate) merge_written_bytes: Counter,
+    pub(crate) moved_bytes: Counter,
+    pub(crate) merges: Counter,
+    pub(crate) row_reads: Counter,
+    pub(crate) row_tables: Counter,
+    pub(crate) row_tables_ruled_out: Counter,
+    pub(crate) blocks_loaded: Counter,
+}
+
+impl Counters {
+    /// The counts; how the files stand is not theirs to know.
+    pub(crate) fn read(&self) -> Statistics {
+        // Ruled out is read first: it is never more than all.
+        let row_tables_ruled_out = self.row_tables_ruled_out.get();
+        Statistics {
+            placed_bytes: self.placed_bytes.get(),
+            flushed_bytes: self.flushed_bytes.get(),
+            merge_read_bytes: self.merge_read_bytes.get(),
+            merge_written_bytes: self.merge_written_bytes.get(),
+            moved_bytes: self.moved_bytes.get(),
+            merges: self.merges.get(),
+            row_reads: self.row_reads.get(),
+            row_tables: self.row_tables.get().max(row_tables_ruled_out),
+            row_tables_ruled_out,
+            blocks_loaded: self.blocks_loaded.get(),
+            ..Statistics::default()
+        }
+    }
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
