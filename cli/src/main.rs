@@ -12,7 +12,7 @@ mod table;
 mod target;
 mod text;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -58,7 +58,9 @@ fn with_double_dashes(arguments: impl Iterator<Item = String>) -> Vec<String> {
 
 fn start_logging() {
     let filter = EnvFilter::try_from_env("TEPUI_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let to_terminal = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(to_terminal);
+    log.with_writer(std::io::stderr).init();
 }
 
 async fn run(command: Command) -> Result<(), Failure> {

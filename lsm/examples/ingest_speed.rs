@@ -5,28 +5,44 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use env::Env;
 use storage::Path;
 use storage::memory::MemoryFileSystem;
-use tepui_lsm::{FileIds, NoListener, Store, StoreConfig, StoreOptions};
-use types::{CellKey, Epoch, FamilyId, RangeId, RowRange, SeqNo, SessionId, TableId, Timestamp};
+use tepui_lsm::{Batch, FileIds, NoListener, Store, StoreConfig, StoreOptions};
+use types::{
+    Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SeqNo, SessionId, TableId,
+    Timestamp,
+};
 
 const CELLS: u64 = 2_060_000;
 
-fn cells(is_random: bool) -> Vec<CellKey> {
-    let key = |number: u64| {
+const BATCH_CELLS: u64 = 1000;
+
+fn payloads(is_random: bool) -> Vec<Bytes> {
+    let row = |number: u64| {
         let row = if is_random { number.wrapping_mul(0x9e37_79b9_7f4a_7c15) } else { number };
-        let row = format!("user{row:020}");
-        let seq = SeqNo::from_raw(number).expect("a small number");
-        CellKey::put(row.as_bytes(), FamilyId::new(1), b"q", Timestamp::ZERO, seq)
+        let cell = Mutation::SetCell {
+            family: FamilyId::new(1),
+            qualifier: Bytes::from_static(b"q"),
+            timestamp: Some(Timestamp::ZERO),
+            value: Bytes::from_static(b"0123456789"),
+        };
+        RowMutations { row: Bytes::from(format!("user{row:020}")), mutations: vec![cell] }
     };
-    (1..=CELLS).map(key).collect()
+    let payload = |first: u64| {
+        let rows: Vec<RowMutations> = (first..first + BATCH_CELLS).map(row).collect();
+        let mut batch = Batch::encode(&rows);
+        batch.sequence(SeqNo::from_raw(first).expect("a small number"), Timestamp::ZERO);
+        Bytes::copy_from_slice(batch.payload())
+    };
+    (0..CELLS / BATCH_CELLS).map(|number| payload(number * BATCH_CELLS + 1)).collect()
 }
 
 #[tokio::main]
 async fn main() {
     for is_random in [false, true] {
-        let cells = cells(is_random);
+        let payloads = payloads(is_random);
         let session = SessionId::new(1);
         let config = StoreConfig {
             files: Arc::new(MemoryFileSystem::new()),
@@ -46,8 +62,8 @@ async fn main() {
         let store = Store::create(config).await.expect("a range in memory");
         let started = env.monotonic();
         let mut ingest = store.ingest(512 << 20).expect("an open range");
-        for key in &cells {
-            ingest.add(key.as_bytes(), b"0123456789").await.expect("a valid key");
+        for payload in payloads {
+            ingest.add_payload(payload).await.expect("a valid batch");
         }
         let gathered = env.monotonic() - started;
         let done = ingest.finish().await.expect("space in memory");

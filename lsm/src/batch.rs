@@ -198,6 +198,13 @@ pub struct Cells<'a> {
     rest: &'a [u8],
 }
 
+impl Cells<'_> {
+    /// Bytes of the payload from the next cell on.
+    pub(crate) fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+}
+
 impl<'a> Iterator for Cells<'a> {
     type Item = CellRef<'a>;
 

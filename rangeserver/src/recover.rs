@@ -7,9 +7,10 @@
 //!    Payloads are kept by range on the way, as long as they fit the memory given.
 //! 3. Open the ranges that have records, under new epochs. Ranges that the catalog does not know
 //!    any more are passed over.
-//! 4. Each range sorts its records into SSTables and commits a manifest. Where the log was too
-//!    large to keep, it is read a second time and the ranges are fed in several runs, each a prefix
-//!    of the range's records: a crash in between starts again after the last run.
+//! 4. Each range sorts its records into SSTables and commits a manifest, a few ranges at a time.
+//!    Where the log was too large to keep, it is read a second time and the ranges are fed in
+//!    several runs, each a prefix of the range's records: a crash in between starts again after the
+//!    last run.
 //! 5. Note that nothing needs the log, and remove it.
 //!
 //! Invariants
@@ -17,11 +18,12 @@
 //!   pages.
 //! - An old log is never written to; it is removed only after all its records are in manifests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use env::{Env, Task};
 use storage::{FileSystem, Path, SealedLog};
 use types::{RangeId, SeqNo, SessionId, TableId};
 use wal::{EntryKind, Frame};
@@ -31,6 +33,9 @@ use crate::options::Config;
 use crate::range::Range;
 use crate::ranges::{Ranges, table_folder};
 use crate::seal;
+
+/// Ranges that write their records at the same time: some sort while others wait for the disk.
+const FEEDS_MAX: usize = 4;
 
 /// The folder of all sessions' logs.
 pub(crate) const LOGS_FOLDER: &str = "wal";
@@ -114,7 +119,8 @@ async fn take_up(
     recovery.closed_cleanly += u64::from(reader.ended_cleanly());
     let ids: Vec<RangeId> = gathered.with_records.iter().copied().collect();
     recovery.ranges += ids.len() as u64;
-    let mut feed = Feed::new(ranges.open_for_recovery(&ids).await?, memory);
+    let opened = ranges.open_for_recovery(&ids).await?;
+    let mut feed = Feed::new(config.env.clone(), opened, memory);
     if gathered.overflowed {
         feed_again(folder, sealed, known, config, &mut feed).await?;
     } else {
@@ -218,6 +224,7 @@ impl RangeRecords {
 
 /// Feeds records to their ranges, holding at most `memory` bytes of them.
 struct Feed {
+    env: Env,
     ranges: BTreeMap<RangeId, Arc<Range>>,
     waiting: BTreeMap<RangeId, RangeRecords>,
     memory: u64,
@@ -225,9 +232,9 @@ struct Feed {
 }
 
 impl Feed {
-    fn new(ranges: Vec<Arc<Range>>, memory: u64) -> Feed {
+    fn new(env: Env, ranges: Vec<Arc<Range>>, memory: u64) -> Feed {
         let ranges = ranges.into_iter().map(|range| (range.id(), range)).collect();
-        Feed { ranges, waiting: BTreeMap::new(), memory, cells: 0 }
+        Feed { env, ranges, waiting: BTreeMap::new(), memory, cells: 0 }
     }
 
     fn take(&mut self, records: BTreeMap<RangeId, RangeRecords>) {
@@ -250,34 +257,61 @@ impl Feed {
             match largest {
                 Some((range, _)) if held > self.memory => {
                     let range = *range;
-                    self.feed(range).await?;
+                    self.feed(&[range]).await?;
                 }
                 _ => return Ok(()),
             }
         }
     }
 
+    /// Feeds all ranges, a few at a time.
     async fn finish(&mut self) -> Result<()> {
-        while let Some(range) = self.waiting.keys().next().copied() {
-            self.feed(range).await?;
-        }
-        Ok(())
+        let all: Vec<RangeId> = self.waiting.keys().copied().collect();
+        self.feed(&all).await
     }
 
-    async fn feed(&mut self, id: RangeId) -> Result<()> {
-        let (Some(records), Some(range)) = (self.waiting.remove(&id), self.ranges.get(&id)) else {
-            return Ok(());
-        };
-        let failed = Error::store(id);
-        let memory = usize::try_from(self.memory).unwrap_or(usize::MAX);
-        let mut ingest = range.store().ingest(memory).map_err(&failed)?;
-        for record in records.records {
-            ingest.note_seq(record.last);
-            if !record.payload.is_empty() {
-                ingest.add_payload(&record.payload).await.map_err(&failed)?;
+    /// Feeds these ranges, a few at a time.
+    async fn feed(&mut self, ids: &[RangeId]) -> Result<()> {
+        let at_once = ids.len().clamp(1, FEEDS_MAX);
+        let memory = usize::try_from(self.memory / at_once as u64).unwrap_or(usize::MAX);
+        let mut feeding = VecDeque::new();
+        let mut outcome = Ok(());
+        for id in ids {
+            if feeding.len() == at_once {
+                outcome = outcome.and(self.fed(feeding.pop_front()).await);
+            }
+            if let (Some(records), Some(range)) = (self.waiting.remove(id), self.ranges.get(id))
+                && outcome.is_ok()
+            {
+                let task = feed_one(Arc::clone(range), records, memory);
+                feeding.push_back(self.env.spawn("recover a range", task));
             }
         }
-        self.cells += ingest.finish().await.map_err(&failed)?.cells;
+        // All are waited for, whatever becomes of one: nothing goes on behind an error.
+        while let Some(task) = feeding.pop_front() {
+            outcome = outcome.and(self.fed(Some(task)).await);
+        }
+        outcome
+    }
+
+    /// Waits for a range.
+    async fn fed(&mut self, task: Option<Task<Result<u64>>>) -> Result<()> {
+        if let Some(task) = task {
+            self.cells += task.join().await.unwrap_or(Err(Error::Busy))?;
+        }
         Ok(())
     }
+}
+
+/// Sorts a range's records into SSTables that its manifest names; how many cells.
+async fn feed_one(range: Arc<Range>, records: RangeRecords, memory: usize) -> Result<u64> {
+    let failed = Error::store(range.id());
+    let mut ingest = range.store().ingest(memory).map_err(&failed)?;
+    for record in records.records {
+        ingest.note_seq(record.last);
+        if !record.payload.is_empty() {
+            ingest.add_payload(record.payload).await.map_err(&failed)?;
+        }
+    }
+    Ok(ingest.finish().await.map_err(&failed)?.cells)
 }

@@ -178,7 +178,7 @@ fn put_escaped(out: &mut Vec<u8>, plain: &[u8]) {
 fn escaped_len(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
-        at += bytes.get(at..)?.iter().position(|&byte| byte == 0)?;
+        at += memchr::memchr(0, bytes.get(at..)?)?;
         match bytes.get(at + 1)? {
             0x00 => return Some(at + 2),
             0xff => at += 2,
@@ -227,6 +227,16 @@ pub fn seq_of(key: &[u8]) -> Option<SeqNo> {
 /// The kind of a valid key.
 pub fn kind_of(key: &[u8]) -> Option<Kind> {
     key.last().copied().and_then(Kind::from_raw)
+}
+
+/// The timestamp of a valid key. `None` for a tombstone, which has a range instead.
+pub fn timestamp_of(key: &[u8]) -> Option<Timestamp> {
+    if kind_of(key)?.is_tombstone() {
+        return None;
+    }
+    let start = key.len().checked_sub(SUFFIX_BYTES)?;
+    let raw: [u8; 8] = key.get(start..start + 8)?.try_into().ok()?;
+    Timestamp::from_micros(i64::try_from(!u64::from_be_bytes(raw)).ok()?)
 }
 
 /// A key taken apart; borrows the encoded bytes and copies nothing.

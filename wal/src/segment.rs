@@ -120,18 +120,17 @@ impl Segment {
         while at.saturating_add(header_len) <= self.limit {
             let len = WINDOW_BYTES.min(self.limit - at);
             let chunk = self.blob.read_at(at, len as usize).await?;
-            let mut within = 0;
-            while within + header_len <= len {
-                let place = Place { seed: self.name.seed, offset: at + within };
-                let stored = chunk.get(within as usize..).unwrap_or_default();
+            for within in FrameHeader::candidates(&chunk).filter(|place| place % ALIGNMENT == 0) {
+                let place = Place { seed: self.name.seed, offset: at + within as u64 };
+                let stored = chunk.get(within..).unwrap_or_default();
                 if let Some(header) = FrameHeader::decode(stored, place)
                     && threshold.is_none_or(|threshold| header.synced_to > threshold)
                 {
                     return Ok(Some((place.offset, header)));
                 }
-                within += step;
             }
-            at += within;
+            // To the first place whose header the chunk did not hold whole.
+            at += (len - header_len) / step * step + step;
         }
         Ok(None)
     }

@@ -27,7 +27,9 @@ pub(crate) const VALUE_BYTES: usize = 1024;
 
 const INSTANCE: &str = "projects/figures/instances/figures";
 const TABLE_ID: &str = "figures";
-const BATCH_ROWS: u64 = 500;
+const BATCH_BYTES: u64 = 512 << 10;
+/// Bytes of a row besides its value, about.
+pub(crate) const ROW_BYTES: u64 = 53;
 
 /// Connections to one server.
 pub(crate) struct Load {
@@ -73,9 +75,10 @@ fn row_key(number: u64) -> Bytes {
     Bytes::from(format!("row{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-fn set_cell(random: &mut StdRng) -> v2::Mutation {
-    let mut value = vec![0; VALUE_BYTES];
-    random.fill_bytes(&mut value[..VALUE_BYTES / 2]);
+/// A cell whose value is random in its first half.
+fn set_cell(random: &mut StdRng, value_bytes: usize) -> v2::Mutation {
+    let mut value = vec![0; value_bytes];
+    random.fill_bytes(&mut value[..value_bytes / 2]);
     let cell = SetCell {
         family_name: FAMILY.to_owned(),
         column_qualifier: Bytes::from_static(QUALIFIER),
@@ -97,29 +100,34 @@ impl Load {
         Ok(Load { clients, admin, pid: server.pid(), env: Env::system() })
     }
 
-    /// Creates the table.
-    pub(crate) async fn create_table(&self) -> Result<()> {
+    /// Creates the table, divided into `ranges` (at most 16).
+    pub(crate) async fn create_table(&self, ranges: u8) -> Result<()> {
+        let step = 16 / ranges.clamp(1, 16);
+        let split = |place| admin::create_table_request::Split {
+            key: Bytes::from(format!("row{:x}", place * step)),
+        };
         let families = [(FAMILY.to_owned(), admin::ColumnFamily::default())];
         let table = admin::Table { column_families: families.into(), ..Default::default() };
         let request = admin::CreateTableRequest {
             parent: INSTANCE.to_owned(),
             table_id: TABLE_ID.to_owned(),
             table: Some(table),
-            ..Default::default()
+            initial_splits: (1..ranges).map(split).collect(),
         };
         proto::limits::table_admin_client(self.admin.clone()).create_table(request).await?;
         Ok(())
     }
 
-    /// Writes rows 0 to `rows` in batches.
-    pub(crate) async fn fill(&self, rows: u64) -> Result<()> {
+    /// Writes rows 0 to `rows`, with values of `value_bytes`, in batches of about half a MiB.
+    pub(crate) async fn fill(&self, rows: u64, value_bytes: usize) -> Result<()> {
         let mut random = StdRng::seed_from_u64(1);
         let mut client = self.clients[0].clone();
-        for first in (0..rows).step_by(usize::try_from(BATCH_ROWS)?) {
-            let entries = (first..rows.min(first + BATCH_ROWS)).map(|number| {
+        let batch_rows = (BATCH_BYTES / (value_bytes as u64 + ROW_BYTES)).max(1);
+        for first in (0..rows).step_by(usize::try_from(batch_rows)?) {
+            let entries = (first..rows.min(first + batch_rows)).map(|number| {
                 v2::mutate_rows_request::Entry {
                     row_key: row_key(number),
-                    mutations: vec![set_cell(&mut random)],
+                    mutations: vec![set_cell(&mut random, value_bytes)],
                     ..Default::default()
                 }
             });
@@ -148,7 +156,7 @@ impl Load {
             let request = v2::MutateRowRequest {
                 table_name: table_name(),
                 row_key: row_key(number | 1 << 40),
-                mutations: vec![set_cell(&mut random)],
+                mutations: vec![set_cell(&mut random, VALUE_BYTES)],
                 ..Default::default()
             };
             client.mutate_row(request).await?;

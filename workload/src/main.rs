@@ -5,6 +5,9 @@
 //! 2. unary gets of distinct cached 1 KiB rows, against a bare tonic server that answers the same
 //!    bytes from memory, with the same client, runtime and connections.
 //!
+//! `--restart` measures instead how long a server that was killed takes to be ready again, for a
+//! log of small cells and one of big ones.
+//!
 //! Each round measures every contender once, in turn (A B A B …); the medians over the rounds are
 //! what is printed. CPU is what the operating system charged to the server's process.
 //!
@@ -16,6 +19,7 @@ mod echo;
 mod load;
 mod raw_sync;
 mod report;
+mod restart;
 mod server;
 
 use std::path::PathBuf;
@@ -52,6 +56,12 @@ struct Options {
     /// Connections of the client.
     #[arg(long, default_value_t = 4)]
     connections: usize,
+    /// Measure restarts after a kill instead.
+    #[arg(long)]
+    restart: bool,
+    /// MiB of log that a killed server leaves.
+    #[arg(long, default_value_t = 128)]
+    log_mib: u64,
     /// Serve the echo yardstick on this port instead of measuring (used by itself).
     #[arg(long, hide = true)]
     serve_echo: bool,
@@ -66,15 +76,18 @@ async fn main() -> Result<()> {
     if options.serve_echo {
         return echo::serve().await;
     }
+    if options.restart {
+        return restart::measure(&options).await;
+    }
     let folder = tempfile::tempdir_in(".")?;
-    let tepui = Served::tepui(&options.tepui, folder.path()).await?;
+    let tepui = Served::tepui(&options.tepui, folder.path(), "1G").await?;
     let echo = Served::echo().await?;
     let mut samples = Samples::default();
 
     let store = Load::connect(&tepui, options.connections).await?;
-    store.create_table().await?;
+    store.create_table(1).await?;
     println!("loading {} rows of 1 KiB …", options.rows);
-    store.fill(options.rows).await?;
+    store.fill(options.rows, load::VALUE_BYTES).await?;
     // One pass over everything, so that what fits the cache is in it.
     store.get(options.rows, options.rows, options.in_flight).await?;
     let yardstick = Load::connect(&echo, options.connections).await?;

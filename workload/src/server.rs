@@ -15,11 +15,11 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts `tepui dev` on a free port over an empty folder.
-    pub(crate) async fn tepui(binary: &Path, folder: &Path) -> Result<Served> {
+    /// Starts `tepui dev` on a free port over a folder.
+    pub(crate) async fn tepui(binary: &Path, folder: &Path, memory: &str) -> Result<Served> {
         let mut command = Command::new(binary);
         command.arg("dev").arg("--data").arg(folder.join("data")).args(["--port", "0"]);
-        command.args(["--memory-budget", "1G"]);
+        command.args(["--memory-budget", memory]);
         Served::start(command).await
     }
 
@@ -53,7 +53,7 @@ impl Served {
         self.child.id()
     }
 
-    /// Ends it.
+    /// Kills it.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

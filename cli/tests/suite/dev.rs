@@ -114,7 +114,8 @@ async fn bad_writes(client: &Client, table: &Table) {
 }
 
 async fn bad_schemas(client: &Client) {
-    let families = |name: &str| vec![NewFamily { name: name.to_owned(), retention: None, aggregate: None }];
+    let families =
+        |name: &str| vec![NewFamily { name: name.to_owned(), retention: None, aggregate: None }];
     let invalid = [ErrorKind::InvalidArgument];
     for (what, table, family, splits) in [
         ("a table name with a slash", "a/b", "f", vec![]),

@@ -181,7 +181,11 @@ impl Harness {
         let connect = Client::connect(&server.endpoint, instance);
         let client = self.runtime.block_on(connect).unwrap();
         if first {
-            let families = FAMILIES.map(|name| NewFamily { name: name.into(), retention: None, aggregate: None });
+            let families = FAMILIES.map(|name| NewFamily {
+                name: name.into(),
+                retention: None,
+                aggregate: None,
+            });
             // A range of its own for each client, and one that stays empty.
             let splits: Vec<_> = (0..CLIENTS).map(|client| load::prefix(client).into()).collect();
             let create = client.create_table("t", &families, &splits);

@@ -293,7 +293,9 @@ impl Log {
         let mut ingest = store.ingest(0)?;
         for (number, record) in self.records.iter().chain(self.records.last()).enumerate() {
             match record {
-                Record::Batch(payload) => ingest.add_payload(payload).await?,
+                Record::Batch(payload) => {
+                    ingest.add_payload(Bytes::copy_from_slice(payload)).await?
+                }
                 Record::Excise(payload, seq) => {
                     ingest.add_excise(decode_excise(payload)?, *seq).await?;
                 }

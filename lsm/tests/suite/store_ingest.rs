@@ -1,16 +1,28 @@
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use storage::FileSystem;
 use storage::memory::MemoryFileSystem;
 use tepui_lsm::{Batch, Store, sweep_table, table_path};
-use types::{CellKey, ErrorKind, FamilyId, FileId, SeqNo};
+use types::{ErrorKind, FamilyId, FileId, SeqNo};
 
 use super::bed::{at, config, flush, on_row, put, set, visible};
 
 fn seq(raw: u64) -> SeqNo {
     SeqNo::from_raw(raw).unwrap()
+}
+
+fn payload(batch: &Batch) -> Bytes {
+    Bytes::copy_from_slice(batch.payload())
+}
+
+/// The payload of one cell with number 1.
+fn one_cell(row: &str, value: &[u8]) -> Bytes {
+    let mut batch = Batch::encode(&[on_row(row, vec![set("q", 1, value)])]);
+    batch.sequence(seq(1), at(0));
+    payload(&batch)
 }
 
 #[tokio::test]
@@ -25,7 +37,7 @@ async fn cells_in_any_order_and_twice_become_sorted_tables() {
         let mut batch = Batch::encode(&[on_row(&row, vec![set("q", number, b"value")])]);
         batch.sequence(seq(number as u64), at(0));
         for _ in 0..random.random_range(1..3) {
-            ingest.add_payload(batch.payload()).await.unwrap();
+            ingest.add_payload(payload(&batch)).await.unwrap();
         }
         last = number as u64;
     }
@@ -50,8 +62,7 @@ async fn what_is_flushed_is_not_taken_up_again() {
     flush(&store).await.unwrap();
     let store = Store::open(config(files, 2)).await.unwrap();
     let mut ingest = store.ingest(1 << 20).unwrap();
-    let key = CellKey::put(b"r", FamilyId::new(1), b"q", at(1), seq(1));
-    ingest.add(key.as_bytes(), b"replayed").await.unwrap();
+    ingest.add_payload(one_cell("r", b"replayed")).await.unwrap();
     ingest.note_seq(seq(4));
     assert_eq!(ingest.finish().await.unwrap().files, 0);
     assert_eq!(store.next_seq(), seq(5));
@@ -64,10 +75,9 @@ async fn a_row_outside_the_range_and_a_broken_key_are_refused() {
     config.bounds.start = "m".into();
     let store = Store::create(config).await.unwrap();
     let mut ingest = store.ingest(1 << 20).unwrap();
-    let key = CellKey::put(b"a", FamilyId::new(1), b"q", at(1), seq(1));
-    let refused = ingest.add(key.as_bytes(), b"v").await.unwrap_err();
+    let refused = ingest.add_payload(one_cell("a", b"v")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
-    let refused = ingest.add(b"no key", b"v").await.unwrap_err();
+    let refused = ingest.add_payload(Bytes::from_static(b"no batch")).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
 }
 
