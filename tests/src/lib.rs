@@ -5,6 +5,7 @@
 pub mod cluster;
 pub mod fuzz;
 pub mod history;
+pub mod metamorphic;
 pub mod model;
 pub mod panics;
 pub mod rows;

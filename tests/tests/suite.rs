@@ -10,3 +10,5 @@ mod flips;
 mod fuzzers;
 #[path = "suite/house_rules.rs"]
 mod house_rules;
+#[path = "suite/metamorphic.rs"]
+mod metamorphic;

@@ -4,6 +4,7 @@
 //!    any case is repeated by its own number.
 //! 2. A case makes something valid, damages it, and reads it back. Where checksums would stop the
 //!    damage at the door, half of the cases *forge* them, as the formats' texts say how.
+//!    `store_vs_model` damages nothing: it runs a whole server, see [`crate::metamorphic`].
 //! 3. Property: the truth or an error; never a panic, never more memory than the program's limit.
 //!
 //! `canary` fails on purpose: whoever runs the fuzzers first sees that a failure is noticed.
@@ -45,6 +46,7 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "chunks", case: chunks::chunks, smoke: 50_000 },
     Fuzzer { name: "coordination_snapshot", case: coordination::snapshot, smoke: 50_000 },
     Fuzzer { name: "coordination_record", case: coordination::record, smoke: 50_000 },
+    Fuzzer { name: "store_vs_model", case: store_vs_model, smoke: 50 },
 ];
 
 impl Fuzzer {
@@ -68,6 +70,12 @@ impl Fuzzer {
             }
         }
         Ok(())
+    }
+}
+
+fn store_vs_model(random: &mut StdRng) {
+    if let Err(violation) = crate::metamorphic::check(random, 120) {
+        panic!("{violation}");
     }
 }
 

@@ -519,7 +519,7 @@ fn changes_nothing(kind: ErrorKind) -> bool {
 }
 
 /// The change as the store takes it; `None` when its family is not in the schema.
-fn mutation(change: &Change, schema: &TableSchema) -> Option<Mutation> {
+pub fn mutation(change: &Change, schema: &TableSchema) -> Option<Mutation> {
     let id = |family: &str| schema.family(family).map(|family| family.id);
     let at = |micros| Timestamp::from_micros(micros).expect("plans have no negative times");
     Some(match change {

@@ -1,0 +1,251 @@
+//! The same operations under different settings: what a client sees must not differ.
+//!
+//! 1. A seed draws a list of steps: writes, reads, pauses, restarts and kills.
+//! 2. Each setting (tiny blocks, tiny memtables, no cache, …) runs the list on a cluster of its
+//!    own, and does in the pauses what only it does: flush, merge, divide ranges.
+//! 3. Every answer is compared with that of a plain map, so with every other setting's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use env::Env;
+use lsm::{BlockCompression, NoListener, StoreOptions};
+use rand::Rng;
+use rand::rngs::StdRng;
+use storage::memory::{Crash, MemoryFileSystem};
+use types::{RowMutations, RowRange, RowSet};
+
+use crate::cluster::{Cluster, ClusterOptions};
+use crate::history::life::{mutation, new_table, table_name};
+use crate::history::plan::{EXTRA_FAMILY, TABLES, change};
+use crate::model::{Change, Row, Violation};
+use crate::rows::{self, ReadFailure};
+
+/// The one table.
+const TABLE: &str = TABLES[0];
+/// A run that takes longer, in simulated time, hangs.
+const RUN_MAX: Duration = Duration::from_secs(3600);
+
+/// One step of a run.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Rows, each with its changes.
+    Write(Vec<(Bytes, Vec<Change>)>),
+    /// A read of these rows, compared.
+    Read(RowRange),
+    /// Time in which a setting does what it does.
+    Pause,
+    /// A clean stop and a start.
+    Restart,
+    /// The process dies and starts again.
+    Kill,
+}
+
+/// Draws `count` steps and runs them under every setting.
+///
+/// # Errors
+/// The first answer that differs from the model's, or an error.
+pub fn check(random: &mut StdRng, count: usize) -> Result<(), Violation> {
+    let mut steps: Vec<Step> = (0..count).map(|_| step(random)).collect();
+    steps.push(Step::Read(RowRange::all()));
+    let seed = random.random();
+    settings().iter().try_for_each(|setting| run(setting, seed, &steps))
+}
+
+fn step(random: &mut StdRng) -> Step {
+    match random.random_range(0..100) {
+        0 => Step::Restart,
+        1 => Step::Kill,
+        2..6 => Step::Pause,
+        6..9 => Step::Read(RowRange::all()),
+        9..20 => Step::Read(RowRange::row(&row(random))),
+        20..30 => {
+            let (one, other) = (row(random), row(random));
+            let (start, end) = if one < other { (one, other) } else { (other, one) };
+            Step::Read(RowRange { start, end: Some(end) })
+        }
+        _ => Step::Write(some_rows(random)),
+    }
+}
+
+/// Different rows, each with its changes.
+fn some_rows(random: &mut StdRng) -> Vec<(Bytes, Vec<Change>)> {
+    let mut rows = BTreeMap::new();
+    for _ in 0..random.random_range(1..4) {
+        let changes = (0..random.random_range(1..4)).map(|_| own(random)).collect();
+        rows.insert(row(random), changes);
+    }
+    rows.into_iter().collect()
+}
+
+/// A change to a family that the table always has.
+fn own(random: &mut StdRng) -> Change {
+    loop {
+        let drawn = change(random);
+        let family = match &drawn {
+            Change::Set { family, .. }
+            | Change::DeleteCells { family, .. }
+            | Change::DeleteFamily { family } => family.as_str(),
+            Change::DeleteRow => "",
+        };
+        if family != EXTRA_FAMILY {
+            return drawn;
+        }
+    }
+}
+
+fn row(random: &mut StdRng) -> Bytes {
+    let letter = char::from(b'a' + random.random_range(0..7));
+    Bytes::from(format!("{letter}-{:02}", random.random_range(0..40)))
+}
+
+/// A way to run.
+#[derive(Clone)]
+struct Setting {
+    /// Its name.
+    name: &'static str,
+    options: ClusterOptions,
+    /// Memtables are written out in every pause.
+    flushes: bool,
+}
+
+/// All ways to run.
+fn settings() -> Vec<Setting> {
+    let options = ClusterOptions::tiny(Arc::new(NoListener));
+    let mut usual = Setting { name: "usual", options: options.clone(), flushes: false };
+    usual.options.server.store = StoreOptions::default();
+    usual.options.server.memory_budget = 256 << 20;
+    let with_store = |name, change: fn(&mut StoreOptions)| {
+        let mut options = options.clone();
+        change(&mut options.server.store);
+        Setting { name, options, flushes: true }
+    };
+    vec![
+        usual,
+        with_store("tiny everything", |_| {}),
+        with_store("tiny blocks", |store| store.block_bytes = 64),
+        with_store("tiny memtables", |store| store.memtable_bytes = 4 << 10),
+        with_store("no compression", |store| store.compression = BlockCompression::None),
+    ]
+}
+
+fn run(setting: &Setting, seed: u64, steps: &[Step]) -> Result<(), Violation> {
+    let env = Env::simulated(seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime can be built");
+    let whole = env.timeout(RUN_MAX, Run::whole(setting, env.clone(), steps));
+    let ended = runtime.block_on(whole).map_err(|_| format!("hung for {RUN_MAX:?}"))?;
+    ended.map_err(|violation| format!("{}: {violation}", setting.name))
+}
+
+struct Run<'a> {
+    setting: &'a Setting,
+    env: Env,
+    disk: MemoryFileSystem,
+    model: BTreeMap<Bytes, Row>,
+}
+
+impl Run<'_> {
+    async fn whole(setting: &Setting, env: Env, steps: &[Step]) -> Result<(), Violation> {
+        let disk = MemoryFileSystem::new();
+        let mut run = Run { setting, env, disk, model: BTreeMap::new() };
+        let mut cluster = run.open().await?;
+        cluster.admin.create_table(new_table(TABLE)).await.map_err(text)?;
+        for (number, step) in steps.iter().enumerate() {
+            match step {
+                Step::Restart => {
+                    cluster.close().await.map_err(text)?;
+                    cluster = run.open().await?;
+                }
+                Step::Kill => {
+                    cluster.server.abandon().await;
+                    run.disk = run.disk.crash(Crash::Process);
+                    cluster = run.open().await?;
+                }
+                _ => run
+                    .step(&cluster, step)
+                    .await
+                    .map_err(|violation| format!("step {number}: {violation}"))?,
+            }
+        }
+        cluster.close().await.map_err(text)
+    }
+
+    async fn open(&self) -> Result<Cluster, Violation> {
+        let files = Arc::new(self.disk.clone());
+        Cluster::open(files, self.env.clone(), self.setting.options.clone()).await.map_err(text)
+    }
+
+    async fn step(&mut self, cluster: &Cluster, step: &Step) -> Result<(), Violation> {
+        match step {
+            Step::Write(rows) => self.write(cluster, rows).await,
+            Step::Read(range) => self.read(cluster, range).await,
+            Step::Pause => self.pause(cluster).await,
+            Step::Restart | Step::Kill => unreachable!("the run's own"),
+        }
+    }
+
+    async fn write(
+        &mut self,
+        cluster: &Cluster,
+        rows: &[(Bytes, Vec<Change>)],
+    ) -> Result<(), Violation> {
+        let name = table_name(TABLE);
+        let layout = cluster.router.layout(&name).await.map_err(text)?;
+        let wire = |(row, changes): &(Bytes, Vec<Change>)| RowMutations {
+            row: row.clone(),
+            mutations: changes
+                .iter()
+                .map(|change| mutation(change, &layout.schema).expect("its families are there"))
+                .collect(),
+        };
+        let sent = rows.iter().map(wire).collect();
+        for written in cluster.router.write_rows(&name, layout.clone(), sent, None).await {
+            written.map_err(text)?;
+        }
+        for (row, changes) in rows {
+            let state = self.model.entry(row.clone()).or_default();
+            changes.iter().for_each(|change| change.apply(state));
+        }
+        Ok(())
+    }
+
+    async fn read(&self, cluster: &Cluster, range: &RowRange) -> Result<(), Violation> {
+        let asked = RowSet::new(vec![range.clone()]);
+        let answer = rows::read(&cluster.router, &table_name(TABLE), asked).await;
+        let answer = answer.map_err(|failure| match failure {
+            ReadFailure::Error(error) => text(error),
+            ReadFailure::Violation(violation) => violation,
+        })?;
+        let expected: BTreeMap<Bytes, Row> = self
+            .model
+            .iter()
+            .filter(|(row, cells)| range.contains(row) && !cells.is_empty())
+            .map(|(row, cells)| (row.clone(), cells.clone()))
+            .collect();
+        if answer == expected {
+            return Ok(());
+        }
+        let differs = |row: &&Bytes| answer.get(*row) != expected.get(*row);
+        let row = answer.keys().chain(expected.keys()).find(differs);
+        let row = row.map_or_else(String::new, |row| row.escape_ascii().to_string());
+        Err(format!("a read of {range:?} differs from the model, first at row {row}"))
+    }
+
+    async fn pause(&self, cluster: &Cluster) -> Result<(), Violation> {
+        if self.setting.flushes {
+            cluster.server.flush_all().await.map_err(|error| error.to_string())?;
+        }
+        self.env.sleep(Duration::from_millis(500)).await;
+        Ok(())
+    }
+}
+
+fn text(error: client::Error) -> Violation {
+    format!("{error:?}")
+}
