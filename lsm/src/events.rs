@@ -29,6 +29,10 @@ pub enum Reason {
     LevelFull,
     /// A level is in use that should not be.
     LevelShape,
+    /// Little is left of a file that is clipped.
+    Clipped,
+    /// A file has many tombstones.
+    Tombstones,
     /// Batches of a former session's log were taken up.
     Recovery,
     /// Rows are cut out of the range.

@@ -9,6 +9,7 @@ mod suite {
     mod store_crash;
     mod store_faults;
     mod store_ingest;
+    mod store_levels;
     mod store_manifest;
     mod store_ranges;
     mod store_script;

@@ -7,6 +7,9 @@
 //!    sorted run; and by files of the first level that come along without rewriting more.
 //! 4. Files with nothing to meet in the next level are *moved*: only the manifest is written.
 //!
+//! When no level is full, two kinds of files are seen to: those of which a clip has left little, and
+//! those with many tombstones, which go down until they meet what they hide.
+//!
 //! Any files may be merged with any others, whatever their age: keys carry the order. What may be
 //! dropped is the merge's to know.
 
@@ -24,6 +27,13 @@ use crate::version::Version;
 pub(super) const OVERLAP_TABLES_MAX: u64 = 10;
 /// Files that need no merge of their own come along up to this many times `table_bytes` in all.
 const WIDENED_TABLES_MAX: u64 = 25;
+
+/// A file is rewritten when a clip has left at most one in so many of its bytes.
+const CLIPPED_PART: u64 = 4;
+/// A file goes down when at least one in so many of its entries is a tombstone.
+const TOMBSTONES_PART: u64 = 4;
+/// Files smaller than `table_bytes` by more than this factor are not worth a merge of their own.
+const SMALL_PART: u64 = 16;
 
 /// How the inputs come to their level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +84,9 @@ pub fn choose(version: &Version, options: &StoreOptions, busy: &BTreeSet<FileId>
         full.extend(scores.map(|(level, score)| (score, choice.place, level)));
     }
     full.sort_by_key(|(score, place, level)| (std::cmp::Reverse(*score), *place, *level));
-    full.into_iter().find_map(|(_, place, level)| choices[place].relieve(level))
+    let relieved = full.into_iter().find_map(|(_, place, level)| choices[place].relieve(level));
+    let shed = || choices.iter().find_map(Choice::shed_rests);
+    relieved.or_else(shed).or_else(|| choices.iter().find_map(Choice::sink_tombstones))
 }
 
 /// Everything in one group, merged into one run of the last level; nothing when it is that already.
@@ -149,6 +161,39 @@ impl Choice<'_> {
         }
     }
 
+    /// Rewrites a file of which little is left, where it is.
+    fn shed_rests(&self) -> Option<Plan> {
+        let mut levels = (0..=LEVEL_LAST)
+            .flat_map(|level| self.levels.files(level).iter().map(move |piece| (level, piece)));
+        levels.find_map(|(level, piece)| {
+            let id = BTreeSet::from([piece.id()]);
+            let left: u64 = self.pieces_of(&id).map(|part| part.bytes).sum();
+            let is_rest = left.saturating_mul(CLIPPED_PART) <= piece.table.meta.len;
+            (piece.table.clip.is_some() && is_rest)
+                .then(|| self.merge(&[piece], 0, level, Reason::Clipped))
+                .flatten()
+        })
+    }
+
+    /// Brings a file with many tombstones to the next level.
+    fn sink_tombstones(&self) -> Option<Plan> {
+        let mut levels = (1..LEVEL_LAST)
+            .flat_map(|level| self.levels.files(level).iter().map(move |piece| (level, piece)));
+        levels.find_map(|(level, piece)| {
+            let properties = &piece.table.meta.properties;
+            let many = properties.tombstones >= (properties.cells / TOMBSTONES_PART).max(1);
+            let large = piece.bytes >= self.options.table_bytes / SMALL_PART;
+            if !(many && large && self.is_idle(piece)) {
+                return None;
+            }
+            if self.may_move(piece, level + 1) {
+                let inputs = BTreeSet::from([piece.id()]);
+                return Some(self.plan(Reason::Tombstones, Work::Move, inputs, level + 1));
+            }
+            self.merge(&[piece], level, level + 1, Reason::Tombstones)
+        })
+    }
+
     /// Moves files that meet nothing, as many as the level is too full by.
     fn move_some(&self, level: usize, to: usize, reason: Reason) -> Option<Plan> {
         let surplus = self.levels.surplus(level);
@@ -209,7 +254,9 @@ impl Choice<'_> {
     /// A merge of `seed`, files of `level`, into level `to`.
     fn merge(&self, seed: &[&Piece], level: usize, to: usize, reason: Reason) -> Option<Plan> {
         let mut inputs: BTreeSet<FileId> = seed.iter().map(|piece| piece.id()).collect();
-        self.widen(&mut inputs, to);
+        if to > 0 {
+            self.widen(&mut inputs, to);
+        }
         if level > 0 {
             self.bring_along(&mut inputs, level);
         }

@@ -57,13 +57,18 @@ impl Control {
         self.holds.fetch_sub(1, SeqCst);
     }
 
+    /// Does somebody want no compaction?
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds.load(SeqCst) > 0
+    }
+
     /// Comes back when somebody wants no compaction.
     pub(crate) async fn called_off(&self) {
         loop {
             // Registered before the look, so that no hold after it is missed.
             let mut held = std::pin::pin!(self.held.notified());
             held.as_mut().enable();
-            if self.holds.load(SeqCst) > 0 {
+            if self.is_held() {
                 return;
             }
             held.await;

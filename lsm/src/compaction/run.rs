@@ -54,6 +54,9 @@ impl Store {
         let Some(plan) = plan else {
             return Ok(false);
         };
+        if self.compactions.is_held() {
+            return Err(Error::Cancelled);
+        }
         match plan.work {
             Work::Move => self.move_and_tell(&plan, turn).await?,
             Work::Merge => self.merge_and_tell(&plan, turn).await?,

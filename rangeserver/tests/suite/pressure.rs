@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lsm::StoreOptions;
+use storage::Operation;
+use storage::faulty::{Action, FaultyFileSystem, Rule};
 use storage::memory::MemoryFileSystem;
 use tepui_rangeserver::Options;
 use types::ErrorKind;
@@ -131,5 +134,53 @@ async fn a_write_that_cannot_get_memory_in_time_is_refused_and_changes_nothing()
     world.env.sleep(Duration::from_secs(3)).await;
     world.put("d", b"v").await.unwrap();
     assert_eq!(world.read_all().await.unwrap().len(), 4);
+    world.server.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_are_slowed_before_they_are_stopped_and_none_is_refused() {
+    let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&[]));
+    // Merges read many blocks, flushes few: a slow disk lets merges fall behind.
+    let slow = Rule::new(Action::Delay(Duration::from_millis(20))).on(Operation::Read);
+    let files = Arc::new(FaultyFileSystem::new(Arc::new(disk.clone()), vec![slow]));
+    let (slow_runs, stop_runs) = (5, 8);
+    let store = StoreOptions {
+        level0_slow_runs: slow_runs,
+        level0_stop_runs: stop_runs,
+        ..small_options().store
+    };
+    let options = Options { store, stall_max: Duration::from_secs(30), ..small_options() };
+    let world = start(files, &catalog, 1, options).await.unwrap();
+    let (mut most_runs, mut slowed) = (0, 0);
+    for number in 0..600_u32 {
+        let row = format!("r{:03}", number.wrapping_mul(7919) % 500);
+        let runs = world.server.statistics().storage.sorted_runs;
+        let before = world.env.monotonic();
+        world.put(&row, &[number as u8; 2000]).await.unwrap();
+        let taken = world.env.monotonic() - before;
+        slowed += u32::from(runs >= slow_runs && taken >= Duration::from_millis(5));
+        most_runs = most_runs.max(runs);
+    }
+    assert!(slowed > 10, "{slowed} writes were slowed");
+    // Memtables that were frozen before the stop may still come.
+    assert!(most_runs >= slow_runs && most_runs <= stop_runs + 4, "{most_runs} runs");
+    assert_eq!(world.read_all().await.unwrap().len(), 500);
+    world.server.close().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn ranges_are_merged_side_by_side() {
+    let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&["m"]));
+    let options = Options { compactions_max: 2, ..small_options() };
+    let world = start(Arc::new(disk.clone()), &catalog, 1, options).await.unwrap();
+    for number in 0..800_u32 {
+        let side = if number % 2 == 0 { "a" } else { "z" };
+        let row = format!("{side}{:03}", number.wrapping_mul(7919) % 400);
+        world.put(&row, &[number as u8; 1000]).await.unwrap();
+    }
+    world.env.sleep(Duration::from_secs(5)).await;
+    let storage = world.server.statistics().storage;
+    assert!(storage.merges > 1 && storage.merge_debt == 0, "{storage:?}");
+    assert!(storage.sorted_runs < 6, "{storage:?}");
     world.server.close().await.unwrap();
 }
