@@ -24,6 +24,8 @@ const COMPACTIONS_MAX: usize = 64;
 pub struct Options {
     /// One budget for memtables, block cache and requests, bytes.
     pub memory_budget: u64,
+    /// The block cache takes at most this of the budget, bytes; 0: there is none.
+    pub cache_bytes_max: u64,
     /// The settings of each range's storage. A memtable is at most a quarter of the memtables'
     /// share of the budget, whatever stands here.
     pub store: StoreOptions,
@@ -45,6 +47,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             memory_budget: 512 << 20,
+            cache_bytes_max: u64::MAX,
             store: StoreOptions::default(),
             log: LogOptions::default(),
             log_bytes_max: 1 << 30,
@@ -86,7 +89,7 @@ impl Options {
 
     /// What the block cache may take, bytes.
     pub fn cache_share(&self) -> u64 {
-        self.memory_budget / 8 * 3
+        (self.memory_budget / 8 * 3).min(self.cache_bytes_max)
     }
 
     /// What requests and replies under way may take, bytes.

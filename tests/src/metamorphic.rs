@@ -122,8 +122,19 @@ fn settings() -> Vec<Setting> {
         change(&mut options.server.store);
         Setting { name, options, flushes: true }
     };
+    let mut no_cache = with_store("no cache", |_| {});
+    no_cache.options.server.cache_bytes_max = 0;
     vec![
         usual,
+        no_cache,
+        with_store("no merges", |store| {
+            (store.level0_merge_runs, store.level0_slow_runs) = (900, 5_000);
+            store.level0_stop_runs = 9_000;
+        }),
+        with_store("many merges", |store| {
+            (store.level0_merge_runs, store.level_base_bytes) = (2, 1 << 10);
+            store.level_ratio = 2;
+        }),
         with_store("tiny everything", |_| {}),
         with_store("tiny blocks", |store| store.block_bytes = 64),
         with_store("tiny memtables", |store| store.memtable_bytes = 4 << 10),
