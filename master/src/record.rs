@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use types::{
-    Aggregate, Bloom, ColumnFamily, Compression, Epoch, FamilyId, Generation, Granularity,
+    Aggregate, Bloom, ColumnFamily, Compression, Epoch, FamilyId, Fields, Generation, Granularity,
     GroupSettings, LocalityGroup, RangeId, Retention, RowRange, SessionId, TableId, TableName,
     TableSchema,
 };
@@ -190,7 +190,7 @@ fn families(fields: &mut Fields<'_>, next: FamilyId, version: u16) -> Option<Vec
         let name = std::str::from_utf8(fields.bytes()?).ok()?.to_owned();
         let retention = match fields.u8()? {
             0 => None,
-            1 => Some(fields.retention(0)?),
+            1 => Some(retention(fields, 0)?),
             _ => return None,
         };
         let aggregate = match version {
@@ -325,7 +325,7 @@ fn decode<T>(
     stored: &Bytes,
     content: impl FnOnce(&mut Fields<'_>, u16) -> Option<T>,
 ) -> Result<T, Refusal> {
-    let mut fields = Fields(stored);
+    let mut fields = Fields::new(stored);
     let (Some(reader), Some(writer)) = (fields.u16(), fields.u16()) else {
         return Err(Refusal::Damaged("it is too short"));
     };
@@ -334,7 +334,7 @@ fn decode<T>(
         return Err(Refusal::TooNew(needed));
     }
     let decoded = content(&mut fields, needed).ok_or(Refusal::Damaged("its content is wrong"))?;
-    if !fields.0.is_empty() {
+    if !fields.is_empty() {
         return Err(Refusal::Damaged("bytes are left over"));
     }
     Ok(decoded)
@@ -382,60 +382,24 @@ pub(crate) fn is_shallow(retention: &Retention) -> bool {
     within(retention, 0)
 }
 
-/// Bytes not yet read; never reads past their end.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
+fn retention(fields: &mut Fields<'_>, depth: u32) -> Option<Retention> {
+    match fields.u8()? {
+        1 => u32::try_from(fields.u64()?).ok().map(Retention::MaxVersions),
+        2 => i64::try_from(fields.u64()?).ok().map(Retention::MaxAge),
+        3 => parts(fields, depth).map(Retention::Intersection),
+        4 => parts(fields, depth).map(Retention::Union),
+        _ => None,
     }
+}
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
+fn parts(fields: &mut Fields<'_>, depth: u32) -> Option<Vec<Retention>> {
+    if depth >= DEPTH_MAX {
+        return None;
     }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
+    let count = fields.u32()?;
+    let mut parts = Vec::new();
+    for _ in 0..count {
+        parts.push(retention(fields, depth + 1)?);
     }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.u32()?;
-        self.take(len as usize)
-    }
-
-    fn retention(&mut self, depth: u32) -> Option<Retention> {
-        match self.u8()? {
-            1 => u32::try_from(self.u64()?).ok().map(Retention::MaxVersions),
-            2 => i64::try_from(self.u64()?).ok().map(Retention::MaxAge),
-            3 => self.parts(depth).map(Retention::Intersection),
-            4 => self.parts(depth).map(Retention::Union),
-            _ => None,
-        }
-    }
-
-    fn parts(&mut self, depth: u32) -> Option<Vec<Retention>> {
-        if depth >= DEPTH_MAX {
-            return None;
-        }
-        let count = self.u32()?;
-        let mut parts = Vec::new();
-        for _ in 0..count {
-            parts.push(self.retention(depth + 1)?);
-        }
-        Some(parts)
-    }
+    Some(parts)
 }

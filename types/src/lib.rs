@@ -3,6 +3,7 @@
 //! No I/O, no async, no policy: every other crate speaks in these words.
 
 mod error;
+mod fields;
 mod ids;
 pub mod key;
 pub mod limits;
@@ -13,6 +14,7 @@ mod schema;
 mod tombstone;
 
 pub use error::ErrorKind;
+pub use fields::Fields;
 pub use ids::{Epoch, FamilyId, FileId, Generation, RangeId, SeqNo, SessionId, TableId, Timestamp};
 pub use key::{CellKey, CellRef, Kind, ParsedKey};
 pub use mutation::{Mutation, RowMutations};

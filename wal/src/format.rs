@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use env::planted::{PlantedBug, planted};
-use types::{Epoch, RangeId, SeqNo, SessionId};
+use types::{Epoch, Fields, RangeId, SeqNo, SessionId};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes of a segment's header.
@@ -206,13 +206,13 @@ impl SegmentHeader {
     pub fn decode(stored: &[u8], name: SegmentName) -> Result<SegmentHeader, HeaderError> {
         let body_len = SEGMENT_HEADER_BYTES - 8;
         let body = stored.get(..body_len).ok_or(HeaderError::Absent)?;
-        let mut rest = Fields(&stored[body_len..]);
+        let mut rest = Fields::new(&stored[body_len..]);
         let sum = rest.u64().ok_or(HeaderError::Absent)?;
         if !body.starts_with(&MAGIC) || sum != checksum(name.start(), body) {
             return Err(HeaderError::Absent);
         }
         let short = HeaderError::Wrong("it is too short");
-        let mut fields = Fields(&body[MAGIC.len()..]);
+        let mut fields = Fields::new(&body[MAGIC.len()..]);
         let needed = fields.u16().ok_or(short)?;
         if needed > VERSION {
             return Err(HeaderError::TooNew(needed));
@@ -283,7 +283,7 @@ impl FrameHeader {
         if stored[44..] != FRAME_MARK.to_le_bytes() {
             return None;
         }
-        let mut fields = Fields(stored);
+        let mut fields = Fields::new(stored);
         if fields.u64()? != checksum(place, &stored[8..]) {
             return None;
         }
@@ -390,7 +390,7 @@ pub fn decode_entries(header: &FrameHeader, padded: &Bytes) -> Result<Vec<OwnedE
     if header.unknown_flags {
         return wrong("the frame has unknown flags");
     }
-    let Some(mut rest) = padded.get(..header.payload_len as usize).map(Fields) else {
+    let Some(mut rest) = padded.get(..header.payload_len as usize).map(Fields::new) else {
         return wrong("the payload is shorter than its header says");
     };
     let fits = header.payload_len as usize / ENTRY_HEADER_BYTES;
@@ -404,7 +404,7 @@ pub fn decode_entries(header: &FrameHeader, padded: &Bytes) -> Result<Vec<OwnedE
     for _ in 0..header.entries {
         entries.push(decode_entry(&mut rest, padded)?);
     }
-    if !rest.0.is_empty() {
+    if !rest.is_empty() {
         return wrong("bytes after the last entry");
     }
     Ok(entries)
@@ -434,39 +434,4 @@ fn checksum(place: Place, bytes: &[u8]) -> u64 {
         return xxh3_64_with_seed(bytes, 0);
     }
     xxh3_64_with_seed(bytes, place.seed.wrapping_add(place.offset))
-}
-
-/// Bytes not yet read; never reads past their end.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn u128(&mut self) -> Option<u128> {
-        self.array().map(u128::from_le_bytes)
-    }
 }

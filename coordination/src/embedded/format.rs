@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use types::SessionId;
+use types::{Fields, SessionId};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Change, Revision, Versioned};
@@ -89,7 +89,7 @@ impl Snapshot {
         if sum != xxh3_64(body).to_le_bytes() {
             return Err(Refusal::Damaged("its checksum does not hold"));
         }
-        let mut fields = Fields(&body[MAGIC.len()..]);
+        let mut fields = Fields::new(&body[MAGIC.len()..]);
         check_version(&mut fields)?;
         Snapshot::decode_fields(&mut fields, stored).ok_or(Refusal::Damaged("its content is wrong"))
     }
@@ -98,17 +98,17 @@ impl Snapshot {
         let number = fields.u64()?;
         let revision = Revision::new(fields.u64()?);
         let has_log = fields.u8()?;
-        let log = fields.session()?;
+        let log = session(fields)?;
         if has_log > 1 || (has_log == 1) != log.is_some() {
             return None;
         }
         let count = fields.u64()?;
         let mut entries = BTreeMap::new();
         for _ in 0..count {
-            let key = fields.text()?;
+            let key = text(fields)?;
             let created = Revision::new(fields.u64()?);
             let modified = Revision::new(fields.u64()?);
-            let session = fields.session()?;
+            let session = session(fields)?;
             let value = stored.slice_ref(fields.bytes()?);
             let is_next =
                 entries.last_key_value().is_none_or(|(last, _): (&String, _)| last.as_str() < key);
@@ -118,7 +118,7 @@ impl Snapshot {
             let found = Versioned { value, created, modified, session };
             entries.insert(key.to_owned(), found);
         }
-        fields.0.is_empty().then_some(Snapshot { number, revision, log, entries })
+        fields.is_empty().then_some(Snapshot { number, revision, log, entries })
     }
 }
 
@@ -150,7 +150,7 @@ pub fn encode_record(changes: &[Change]) -> Vec<u8> {
 /// # Errors
 /// See [`Refusal`].
 pub fn decode_record(stored: &Bytes) -> Result<Vec<Change>, Refusal> {
-    let mut fields = Fields(stored);
+    let mut fields = Fields::new(stored);
     check_version(&mut fields)?;
     decode_changes(&mut fields, stored).ok_or(Refusal::Damaged("a record's content is wrong"))
 }
@@ -161,18 +161,18 @@ fn decode_changes(fields: &mut Fields<'_>, stored: &Bytes) -> Option<Vec<Change>
     let mut changes = Vec::new();
     for _ in 0..count {
         let kind = fields.u8()?;
-        let key = fields.text()?.to_owned();
+        let key = text(fields)?.to_owned();
         changes.push(match kind {
             PUT => Change::Put {
                 key,
-                session: fields.session()?,
+                session: session(fields)?,
                 value: stored.slice_ref(fields.bytes()?),
             },
             DELETE => Change::Delete { key },
             _ => return None,
         });
     }
-    fields.0.is_empty().then_some(changes)
+    fields.is_empty().then_some(changes)
 }
 
 fn check_version(fields: &mut Fields<'_>) -> Result<(), Refusal> {
@@ -197,48 +197,12 @@ fn put_session(out: &mut Vec<u8>, session: Option<SessionId>) {
     out.extend_from_slice(&raw.to_le_bytes());
 }
 
-/// Bytes not yet read; never reads past their end.
-struct Fields<'a>(&'a [u8]);
+fn text<'a>(fields: &mut Fields<'a>) -> Option<&'a str> {
+    std::str::from_utf8(fields.bytes()?).ok()
+}
 
-impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.array().map(u8::from_le_bytes)
-    }
-
-    fn u16(&mut self) -> Option<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let len = self.u32()?;
-        self.take(len as usize)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        std::str::from_utf8(self.bytes()?).ok()
-    }
-
-    /// `Some(None)`: bound to no session.
-    fn session(&mut self) -> Option<Option<SessionId>> {
-        let raw = self.array().map(u128::from_le_bytes)?;
-        Some((raw != 0).then_some(SessionId::new(raw)))
-    }
+/// `Some(None)`: bound to no session.
+fn session(fields: &mut Fields<'_>) -> Option<Option<SessionId>> {
+    let raw = fields.u128()?;
+    Some((raw != 0).then_some(SessionId::new(raw)))
 }
