@@ -10,11 +10,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use types::{
-    Aggregate, Epoch, Granularity, RangeId, Retention, RowRange, SessionId, TableId, TableName,
-    TableSchema,
+    Aggregate, Epoch, ErrorKind, Granularity, GroupSettings, RangeId, Retention, RowRange,
+    SessionId, TableId, TableName, TableSchema,
 };
 
-use crate::{RangeService, Result};
+use crate::{Error, RangeService, Result};
 
 /// A family to be declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,17 @@ pub struct NewFamily {
     pub aggregate: Option<Aggregate>,
 }
 
+/// A locality group to be defined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewGroup {
+    /// Its name; "default" is the group of every family that no other names.
+    pub name: String,
+    /// The names of its families; none for "default".
+    pub families: Vec<String>,
+    /// How its files are written and kept.
+    pub settings: GroupSettings,
+}
+
 /// A table to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTable {
@@ -34,6 +45,8 @@ pub struct NewTable {
     pub name: TableName,
     /// Its families, in creation order.
     pub families: Vec<NewFamily>,
+    /// Its locality groups.
+    pub groups: Vec<NewGroup>,
     /// Row keys at which it is divided into ranges from the start; any order, no doubles needed.
     pub splits: Vec<Bytes>,
     /// The step of its timestamps.
@@ -93,6 +106,19 @@ pub trait AdminService: Send + Sync + 'static {
         name: &TableName,
         changes: Vec<FamilyChange>,
     ) -> Result<Arc<TableSchema>>;
+
+    /// Replaces the locality groups of a table. What is stored already moves with time.
+    ///
+    /// # Errors
+    /// `NotFound` (the table or a family), `InvalidArgument`.
+    async fn set_groups(
+        &self,
+        name: &TableName,
+        groups: Vec<NewGroup>,
+    ) -> Result<Arc<TableSchema>> {
+        let text = format!("no locality groups of {name} can be set here: {} given", groups.len());
+        Err(Error::new(ErrorKind::Unimplemented, text))
+    }
 }
 
 /// Where a range is served.

@@ -10,11 +10,12 @@ mod connect;
 mod error;
 mod routed_read;
 mod router;
+mod scrub;
 mod service;
 
 pub use catalog::{
-    AdminService, Assignments, FamilyChange, Locator, NewFamily, NewTable, RangeAssignment,
-    RangeLocation, SchemaObserver, TableLayout, TablePage,
+    AdminService, Assignments, FamilyChange, Locator, NewFamily, NewGroup, NewTable,
+    RangeAssignment, RangeLocation, SchemaObserver, TableLayout, TablePage,
 };
 pub use connect::{
     Cell, Client, Merger, Row, RowFamily, RowMutation, Scan, Table, TableDescription,
@@ -22,6 +23,7 @@ pub use connect::{
 pub use error::{Error, Result};
 pub use routed_read::RoutedRead;
 pub use router::{KeySample, Router};
+pub use scrub::{FileDamage, RangeScrub, ScrubbedFile, TableScrub};
 pub use service::{
     RangeSample, RangeService, RangeTarget, ReadReplies, ReadReply, ReadRequest, RowKeys,
     WriteRequest,

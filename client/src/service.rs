@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Epoch, Generation, RangeId, ReadSpec, RowMutations};
+use types::{Epoch, ErrorKind, Generation, RangeId, ReadSpec, RowMutations};
 
-use crate::Result;
+use crate::{Error, RangeScrub, Result};
 
 /// Which range a request is for, and under which knowledge of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,4 +109,13 @@ pub trait RangeService: Send + Sync + 'static {
     /// # Errors
     /// `WrongRange`.
     async fn sample(&self, target: RangeTarget) -> Result<RangeSample>;
+
+    /// Starts to read all files of a range again, paced, telling what is damaged.
+    ///
+    /// # Errors
+    /// `WrongRange`.
+    async fn scrub(&self, target: RangeTarget) -> Result<Box<dyn RangeScrub>> {
+        let text = format!("range {} cannot be scrubbed here", target.range);
+        Err(Error::new(ErrorKind::Unimplemented, text))
+    }
 }

@@ -97,6 +97,7 @@ fn new_table(request: v2::CreateTableRequest) -> Result<NewTable> {
     Ok(NewTable {
         name: TableName { instance: request.parent, table: request.table_id },
         families: convert::new_families(&table.column_families)?,
+        groups: Vec::new(),
         splits: splits(request.initial_splits)?,
         granularity: convert::granularity(table.granularity)?,
     })

@@ -9,12 +9,11 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use sstable::{BlockCache, Compression, Table, TableMeta, TableWriter, WriterOptions};
+use sstable::{BlockCache, Table, TableMeta, TableWriter, WriterOptions};
 use storage::{FileSystem, Path};
-use types::{ErrorKind, FileId, SessionId};
+use types::{ErrorKind, FileId, GroupSettings, SessionId};
 
 use crate::error::Result;
-use crate::options::{BlockCompression, StoreOptions};
 
 /// Folder of a table's SSTables, in the table's folder.
 pub(crate) const FILES_FOLDER: &str = "files";
@@ -141,17 +140,26 @@ impl TableFiles {
     }
 
     /// Starts a new SSTable.
-    pub(crate) async fn create(&self, options: &StoreOptions) -> Result<(FileId, TableWriter)> {
+    pub(crate) async fn create(&self, options: WriterOptions) -> Result<(FileId, TableWriter)> {
         let id = self.ids.next();
         let blob = self.files.create(&self.path(id)).await?;
-        Ok((id, TableWriter::new(blob, id, writer_options(options))))
+        Ok((id, TableWriter::new(blob, id, options)))
     }
 
-    /// Opens a file that a manifest names, checking its length, footer, index and filters.
-    pub(crate) async fn open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+    /// Opens a file that a manifest names, checking its length, footer, index and filters; reads it
+    /// whole if its group is to be kept in memory.
+    pub(crate) async fn open(
+        &self,
+        meta: &TableMeta,
+        settings: &GroupSettings,
+    ) -> Result<Arc<Table>> {
         let blob = self.files.open(&self.path(meta.file)).await?;
         let table = Table::open(blob, meta.file, meta.len, self.cache.clone()).await?;
         self.ids.note_reader(meta.file, &table);
+        if settings.in_memory {
+            // Whoever reads a damaged block will be told; the others need not wait for it.
+            let _ = table.keep_in_memory().await;
+        }
         Ok(table)
     }
 
@@ -214,20 +222,5 @@ impl TableFiles {
 impl fmt::Debug for TableFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableFiles").field("folder", &self.folder).finish_non_exhaustive()
-    }
-}
-
-fn writer_options(options: &StoreOptions) -> WriterOptions {
-    let size = |bytes: u64| usize::try_from(bytes).expect("a checked option fits");
-    WriterOptions {
-        block_bytes: size(options.block_bytes),
-        compression: match options.compression {
-            BlockCompression::None => Compression::None,
-            BlockCompression::Lz4 => Compression::Lz4,
-        },
-        bloom_bits_per_key: u32::try_from(options.bloom_bits_per_key)
-            .expect("a checked option fits"),
-        value_block_threshold: size(options.value_block_threshold),
-        ..WriterOptions::default()
     }
 }

@@ -1,10 +1,12 @@
 //! Flush: a frozen memtable becomes SSTables that a manifest names.
 //!
 //! 1. Take the oldest frozen memtable whose last sequence number is published.
-//! 2. Write its cells, in order, to SSTables cut at row boundaries; check each whole. Rows that the
-//!    memtable's end cuts out of the range ([`crate::excise`]) are passed over.
-//! 3. Commit a manifest with them and with `flushed` at the memtable's last number; it cuts those
-//!    rows out of all other files.
+//! 2. Write its cells, in order, to the SSTables of their locality groups, cut at row boundaries;
+//!    check each whole. Rows that the memtable's end cuts out of the range ([`crate::excise`]) are
+//!    passed over.
+//! 3. Commit one manifest with all of them, with the layout that they were written under, and with
+//!    `flushed` at the memtable's last number: all groups are flushed up to one number. It cuts
+//!    those rows out of all other files.
 //! 4. Reads pin the new state; the memtable is dropped elsewhere.
 //!
 //! A full disk changes nothing: the memtable waits and the flush may be tried again.
@@ -18,7 +20,9 @@ use crate::clip::encoded;
 use crate::error::Error;
 use crate::error::Result;
 use crate::events::{Event, Reason};
-use crate::output::{Output, Written};
+use crate::layout::Layout;
+use crate::output::Written;
+use crate::outputs::Outputs;
 use crate::store::{Layer, Store, Turn};
 use crate::version::{Edit, TableRef};
 
@@ -87,12 +91,15 @@ impl Store {
         last: SeqNo,
         turn: Turn,
     ) -> Result<Flushed> {
-        let written = self.write_layer(&layer).await?;
+        // A schema that changes from here on waits for the next flush.
+        let layout = self.layout();
+        let written = self.write_layer(&layer, &layout).await?;
         let done = Flushed { flushed: last, files: written.tables().len(), bytes: written.bytes() };
         let excised = layer.excised.get().cloned();
         let edit = Edit {
             excised: excised.clone().into_iter().collect(),
             added: level_zero(&written),
+            layout: Some(layout),
             flushed: Some(last),
             last_timestamp: Some(self.last_timestamp_bound()),
             ..Edit::default()
@@ -105,8 +112,8 @@ impl Store {
         Ok(done)
     }
 
-    async fn write_layer(&self, layer: &Layer) -> Result<Written> {
-        let mut output = Output::new(&self.files, self.options());
+    async fn write_layer(&self, layer: &Layer, layout: &Arc<Layout>) -> Result<Written> {
+        let mut output = Outputs::new(&self.files, self.options(), layout);
         let mut cursor = layer.memtable.cursor();
         let cut = layer.excised.get().map(encoded);
         let mut more = cursor.seek(&[]);
@@ -136,5 +143,5 @@ impl Store {
 pub(crate) fn level_zero(written: &Written) -> Vec<(usize, TableRef)> {
     let reference =
         |meta: &sstable::TableMeta| TableRef { meta: meta.clone(), level: 0, clip: None };
-    written.tables().iter().map(|new| (0, reference(&new.meta))).collect()
+    written.tables().iter().map(|new| (new.group, reference(&new.meta))).collect()
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use storage::Path;
-use types::{CellKey, RowRange};
+use types::{CellKey, GroupSettings, RowRange};
 
 use crate::error::Result;
 use crate::manifest::Manifest;
@@ -49,7 +49,18 @@ fn write_group(out: &mut String, group: &Group) -> std::fmt::Result {
         write!(out, " {family}")?;
     }
     writeln!(out, ": {} SSTables", group.tables.len())?;
+    if group.settings != GroupSettings::default() {
+        writeln!(out, "    {}", settings(&group.settings))?;
+    }
     group.tables.iter().try_for_each(|table| write_table(out, table))
+}
+
+fn settings(settings: &GroupSettings) -> String {
+    let server = || "the server's".to_owned();
+    let block = settings.block_bytes.map_or_else(server, |bytes| format!("{bytes} bytes"));
+    let compression = settings.compression.map_or_else(server, |codec| format!("{codec:?}"));
+    let memory = if settings.in_memory { ", in memory" } else { "" };
+    format!("blocks {block}, compression {compression}, filters {:?}{memory}", settings.bloom)
 }
 
 fn write_table(out: &mut String, table: &TableRef) -> std::fmt::Result {

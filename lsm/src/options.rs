@@ -3,17 +3,9 @@
 //! The echo is a list of (name, number); a name that this release does not know is refused, since
 //! a setting that is not followed may be one that the stored files depend on.
 
-use crate::error::{Error, Result};
+use types::Compression;
 
-/// How blocks of cells are compressed. The numbers are stored: frozen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum BlockCompression {
-    /// Not at all.
-    None = 0,
-    /// LZ4, where it pays.
-    Lz4 = 1,
-}
+use crate::error::{Error, Result};
 
 /// The settings of one range's storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +19,7 @@ pub struct StoreOptions {
     /// A block of cells is cut past this size, bytes before compression.
     pub block_bytes: u64,
     /// How blocks are compressed.
-    pub compression: BlockCompression,
+    pub compression: Compression,
     /// Bits of bloom filter per row and per column.
     pub bloom_bits_per_key: u64,
     /// Values of this size and more lie apart from the cells, bytes.
@@ -54,7 +46,7 @@ impl Default for StoreOptions {
             frozen_max: 2,
             table_bytes: 64 << 20,
             block_bytes: 4 << 10,
-            compression: BlockCompression::Lz4,
+            compression: Compression::Lz4,
             bloom_bits_per_key: 10,
             value_block_threshold: 16 << 10,
             level0_merge_runs: 4,
@@ -150,8 +142,8 @@ impl StoreOptions {
             1 => self.frozen_max = value,
             2 => self.table_bytes = value,
             3 => self.block_bytes = value,
-            4 if value == 0 => self.compression = BlockCompression::None,
-            4 => self.compression = BlockCompression::Lz4,
+            4 if value == 0 => self.compression = Compression::None,
+            4 => self.compression = Compression::Lz4,
             5 => self.bloom_bits_per_key = value,
             6 => self.value_block_threshold = value,
             7 => self.level0_merge_runs = value,

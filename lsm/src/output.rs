@@ -9,15 +9,18 @@
 
 use std::sync::Arc;
 
-use sstable::{StoredValue, Table, TableMeta, TableWriter};
-use types::{ErrorKind, FileId, key};
+use sstable::{StoredValue, Table, TableMeta, TableWriter, WriterOptions};
+use types::{ErrorKind, FileId, GroupSettings, key};
 
 use crate::error::{Error, Result};
 use crate::files::TableFiles;
+use crate::layout::writer_options;
 use crate::options::StoreOptions;
 
 /// A file that is written, checked and open.
 pub(crate) struct NewTable {
+    /// The place of its locality group.
+    pub(crate) group: usize,
     pub(crate) meta: TableMeta,
     pub(crate) table: Arc<Table>,
 }
@@ -25,7 +28,10 @@ pub(crate) struct NewTable {
 /// Writes one run of SSTables.
 pub(crate) struct Output {
     files: Arc<TableFiles>,
-    options: StoreOptions,
+    table_bytes: u64,
+    writer_options: WriterOptions,
+    group: usize,
+    settings: GroupSettings,
     writer: Option<(FileId, TableWriter)>,
     /// The escaped row of the last cell.
     row: Vec<u8>,
@@ -62,10 +68,19 @@ impl Neighbours {
 }
 
 impl Output {
-    pub(crate) fn new(files: &Arc<TableFiles>, options: &StoreOptions) -> Output {
+    /// Will write files of the locality group at the place `group`.
+    pub(crate) fn new(
+        files: &Arc<TableFiles>,
+        options: &StoreOptions,
+        group: usize,
+        settings: &GroupSettings,
+    ) -> Output {
         Output {
             files: Arc::clone(files),
-            options: options.clone(),
+            table_bytes: options.table_bytes,
+            writer_options: writer_options(options, settings),
+            group,
+            settings: *settings,
             writer: None,
             row: Vec::new(),
             neighbours: Neighbours::default(),
@@ -74,11 +89,9 @@ impl Output {
         }
     }
 
-    /// The same output, cut also where it would overlap too much of `neighbours`.
-    #[must_use]
-    pub(crate) fn beside(mut self, neighbours: Neighbours) -> Output {
+    /// Cuts also where a file would overlap too much of `neighbours`.
+    pub(crate) fn set_neighbours(&mut self, neighbours: Neighbours) {
         self.neighbours = neighbours;
-        self
     }
 
     /// Adds a cell; keys ascend.
@@ -115,7 +128,7 @@ impl Output {
     async fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let row = key::row_prefix(key)
             .ok_or_else(|| Error::CorruptCell { what: "a key has no row".to_owned() })?;
-        let full = |(_, writer): &(FileId, TableWriter)| writer.bytes() >= self.options.table_bytes;
+        let full = |(_, writer): &(FileId, TableWriter)| writer.bytes() >= self.table_bytes;
         let ordered = self.writer.as_ref().is_none_or(|(_, writer)| writer.last_key() < key);
         if !ordered || self.row.as_slice() > row {
             return Err(Error::CorruptCell { what: "keys do not ascend".to_owned() });
@@ -129,7 +142,7 @@ impl Output {
             self.row.extend_from_slice(row);
         }
         if self.writer.is_none() {
-            self.writer = Some(self.files.create(&self.options).await?);
+            self.writer = Some(self.files.create(self.writer_options).await?);
         }
         let (_, writer) = self.writer.as_mut().expect("it was just made");
         Ok(writer)
@@ -151,8 +164,8 @@ impl Output {
     async fn finish_one(&self, writer: TableWriter) -> Result<NewTable> {
         let meta = writer.finish().await.map_err(poison_unless_full)?;
         self.files.verify(&meta).await?;
-        let table = self.files.open(&meta).await?;
-        Ok(NewTable { meta, table })
+        let table = self.files.open(&meta, &self.settings).await?;
+        Ok(NewTable { group: self.group, meta, table })
     }
 
     /// Finishes the last file and hands over all of them.

@@ -14,9 +14,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sstable::TableMeta;
-use types::{FamilyId, FileId, RowRange, SeqNo, Timestamp, key};
+use types::{FamilyId, FileId, GroupSettings, RowRange, SeqNo, Timestamp, key};
 
 use crate::clip::Shares;
+use crate::layout::{DEFAULT_GROUP, Layout};
 
 /// A reference to an SSTable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +95,11 @@ pub struct Group {
     pub name: String,
     /// Which families; the default group takes every family that no other group names.
     pub families: Vec<FamilyId>,
+    /// How its files are written and kept.
+    pub settings: GroupSettings,
+    /// No schema names it any more, and it holds nothing: it only keeps the places of the groups
+    /// after it, until the range is opened again. Not stored.
+    pub is_retired: bool,
     /// References sorted by level, then where they begin, then id.
     pub tables: Vec<Arc<TableRef>>,
 }
@@ -113,7 +119,17 @@ impl Group {
 
     /// The group that takes every family that no other names.
     pub fn default_group() -> Group {
-        Group { name: "default".to_owned(), families: Vec::new(), tables: Vec::new() }
+        Group::empty(DEFAULT_GROUP)
+    }
+
+    fn empty(name: &str) -> Group {
+        Group {
+            name: name.to_owned(),
+            families: Vec::new(),
+            settings: GroupSettings::default(),
+            is_retired: false,
+            tables: Vec::new(),
+        }
     }
 }
 
@@ -128,8 +144,11 @@ pub struct Edit {
     /// Rows cut out of every reference that is left: a hole makes two of it, and one with nothing
     /// left goes.
     pub excised: Vec<RowRange>,
-    /// New references, each with the place of its group. Nothing is cut out of them.
+    /// New references, each with the place of its group: in `layout` if there is one. Nothing is
+    /// cut out of them.
     pub added: Vec<(usize, TableRef)>,
+    /// The groups that the range has from now on; `None` leaves them.
+    pub layout: Option<Arc<Layout>>,
     /// Everything up to here is now in SSTables; `None` leaves it.
     pub flushed: Option<SeqNo>,
     /// No server timestamp above this was handed out; `None` leaves it. Never lowers it.
@@ -303,14 +322,15 @@ impl Version {
         for group in &mut next.groups {
             group.excise(&edit.excised);
         }
+        let places = edit.layout.as_ref().map(|layout| next.regroup(layout));
         let mut live = next.file_ids();
         for (place, table) in &edit.added {
             let unclipped = table.clip.is_none();
             if !live.insert(table.id()) && unclipped {
                 return Err(EditError::Duplicate(table.id()));
             }
-            let group = next.groups.get_mut(*place).ok_or(EditError::NoGroup(*place))?;
-            group.tables.push(Arc::new(table.clone()));
+            let place = places.as_ref().map_or(Some(*place), |known| known.get(*place).copied());
+            next.add(place.unwrap_or(usize::MAX), table)?;
         }
         for group in &mut next.groups {
             group.sort();
@@ -324,6 +344,44 @@ impl Version {
             panic!("an edit breaks its version: {broken}");
         }
         Ok(next)
+    }
+
+    fn add(&mut self, place: usize, table: &TableRef) -> Result<(), EditError> {
+        let group = self.groups.get_mut(place).ok_or(EditError::NoGroup(place))?;
+        if group.is_retired {
+            // Written while the schema changed.
+            let moved = TableRef { level: 0, ..table.clone() };
+            self.groups[0].tables.push(Arc::new(moved));
+        } else {
+            group.tables.push(Arc::new(table.clone()));
+        }
+        Ok(())
+    }
+
+    /// Puts a layout in force; the places of its groups. A group that it does not name is retired:
+    /// its files are the default group's from now on, which has tombstones of every row, too.
+    fn regroup(&mut self, layout: &Layout) -> Vec<usize> {
+        let mut places = Vec::new();
+        for (number, declared) in layout.groups().iter().enumerate() {
+            let named = self.groups.iter().position(|group| group.name == declared.name);
+            let place = if number == 0 { 0 } else { named.unwrap_or(self.groups.len()) };
+            if place == self.groups.len() {
+                self.groups.push(Group::empty(&declared.name));
+            }
+            let group = &mut self.groups[place];
+            group.families.clone_from(&declared.families);
+            (group.settings, group.is_retired) = (declared.settings, false);
+            places.push(place);
+        }
+        for place in (1..self.groups.len()).filter(|place| !places.contains(place)) {
+            let group = &mut self.groups[place];
+            (group.is_retired, group.families) = (true, Vec::new());
+            let left = std::mem::take(&mut group.tables);
+            let moved =
+                left.iter().map(|table| Arc::new(TableRef { level: 0, ..(**table).clone() }));
+            self.groups[0].tables.extend(moved);
+        }
+        places
     }
 
     /// The invariants, held after every edit and checked in every manifest that is read.

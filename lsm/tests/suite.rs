@@ -6,6 +6,8 @@ mod suite {
     mod bed;
     mod choose_script;
     mod golden;
+    mod groups;
+    mod scrubs;
     mod store_crash;
     mod store_faults;
     mod store_ingest;

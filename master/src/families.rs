@@ -45,12 +45,14 @@ pub(crate) fn add(schema: &mut TableSchema, family: NewFamily) -> Result<()> {
         .map_err(|kind| Error::new(kind, format!("Column family already exists: {}", family.name)))
 }
 
-/// Dropped families leave their locality group.
+/// Dropped families leave their locality group; one that is left empty goes too.
 fn leave_groups(schema: &mut TableSchema) {
     let families = &schema.families;
-    for group in &mut schema.groups {
+    schema.groups.retain_mut(|group| {
+        let was_empty = group.families.is_empty();
         group.families.retain(|id| families.iter().any(|family| family.id == *id));
-    }
+        was_empty || !group.families.is_empty()
+    });
 }
 
 fn check_retention(retention: Option<&types::Retention>) -> Result<()> {

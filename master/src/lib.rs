@@ -6,6 +6,7 @@
 mod catalog;
 mod error;
 mod families;
+mod groups;
 mod locate;
 mod master;
 pub mod record;

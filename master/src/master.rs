@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use client::{
-    AdminService, Assignments, FamilyChange, Locator, NewTable, RangeAssignment, RangeLocation,
-    RangeService, SchemaObserver, TableLayout, TablePage,
+    AdminService, Assignments, FamilyChange, Locator, NewGroup, NewTable, RangeAssignment,
+    RangeLocation, RangeService, SchemaObserver, TableLayout, TablePage,
 };
 use coordination::Coordinator;
 use env::Env;
@@ -18,9 +18,9 @@ use types::{ErrorKind, Generation, RangeId, SessionId, TableId, TableName, Table
 
 use crate::catalog::{Catalog, Stored};
 use crate::error::Result;
-use crate::families;
 use crate::record::{Descriptor, TableState};
 use crate::tables::{absent, plan, present};
+use crate::{families, groups};
 
 /// A range server as the master meets it.
 #[derive(Clone)]
@@ -207,16 +207,18 @@ impl Inner {
         Ok(())
     }
 
+    /// Changes a table's schema and puts it in force on every server.
     async fn modify(
         &self,
         name: &TableName,
-        changes: Vec<FamilyChange>,
+        change: impl FnOnce(&mut TableSchema) -> client::Result<()>,
     ) -> Result<Arc<TableSchema>> {
         let Stored { mut record, modified } = self.catalog.enabled(name).await?;
-        if changes.is_empty() {
+        let before = record.schema.clone();
+        change(&mut record.schema)?;
+        if record.schema == before {
             return Ok(Arc::new(record.schema));
         }
-        families::apply(&mut record.schema, changes)?;
         record.schema.generation = Generation::new(record.schema.generation.get() + 1);
         self.catalog.replace_table(modified, &record).await?;
         let schema = Arc::new(record.schema);
@@ -336,7 +338,18 @@ impl AdminService for Master {
         changes: Vec<FamilyChange>,
     ) -> client::Result<Arc<TableSchema>> {
         let name = name.clone();
-        self.run("modify families", async move |inner| inner.modify(&name, changes).await).await
+        let apply = |schema: &mut TableSchema| families::apply(schema, changes);
+        self.run("modify families", async move |inner| inner.modify(&name, apply).await).await
+    }
+
+    async fn set_groups(
+        &self,
+        name: &TableName,
+        groups: Vec<NewGroup>,
+    ) -> client::Result<Arc<TableSchema>> {
+        let name = name.clone();
+        let define = |schema: &mut TableSchema| groups::define(schema, groups);
+        self.run("set locality groups", async move |inner| inner.modify(&name, define).await).await
     }
 }
 

@@ -18,12 +18,12 @@ use types::{
 
 use crate::catalog::{BATCH_MAX, Catalog, Stored};
 use crate::error::{Error, Result};
-use crate::families;
 use crate::record::{Descriptor, NEXT_IDS, NextIds, RangeRecord, TableState, range_key, table_key};
+use crate::{families, groups};
 
 /// Checks a new table; its schema but for the id, and its ranges.
 pub(crate) fn plan(table: NewTable) -> client::Result<(TableSchema, Vec<RowRange>)> {
-    let NewTable { name, families, splits, granularity } = table;
+    let NewTable { name, families, groups, splits, granularity } = table;
     validate_instance_name(&name.instance).map_err(client::Error::invalid)?;
     validate_table_id(&name.table).map_err(client::Error::invalid)?;
     if families.len() > FAMILIES_MAX {
@@ -44,6 +44,7 @@ pub(crate) fn plan(table: NewTable) -> client::Result<(TableSchema, Vec<RowRange
         families::add(&mut schema, family)
             .map_err(|error| client::Error::invalid(error.message()))?;
     }
+    groups::define(&mut schema, groups).map_err(|error| client::Error::invalid(error.message()))?;
     Ok((schema, divide(splits)?))
 }
 

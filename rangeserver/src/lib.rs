@@ -14,6 +14,7 @@ mod ranges;
 mod read;
 mod recover;
 mod remove;
+mod scrub;
 mod seal;
 mod server;
 mod write;

@@ -37,6 +37,8 @@ pub struct Options {
     pub stall_max: Duration,
     /// How long a scan keeps its view before it takes a new one at the next row.
     pub view_age_max: Duration,
+    /// How fast a scrub reads, bytes a second; 0 is without limit.
+    pub scrub_bytes_per_second: u64,
     /// How often the server looks for work that nobody announced.
     pub maintenance_interval: Duration,
     /// Ranges whose files are merged at once, at most.
@@ -53,6 +55,7 @@ impl Default for Options {
             log_bytes_max: 1 << 30,
             stall_max: Duration::from_secs(5),
             view_age_max: Duration::from_secs(3),
+            scrub_bytes_per_second: 64 << 20,
             maintenance_interval: Duration::from_millis(100),
             compactions_max: 1,
         }

@@ -34,6 +34,7 @@ pub(crate) struct Range {
 impl Range {
     pub(crate) fn new(store: Arc<Store>, schema: Arc<TableSchema>, budget: Arc<Budget>) -> Range {
         let time = ServerTime::after(store.last_timestamp_bound());
+        store.set_groups(&schema.groups);
         Range {
             table: schema.id,
             store,
@@ -144,6 +145,7 @@ impl Range {
         let mut own = self.schema.write().unwrap_or_else(PoisonError::into_inner);
         if schema.generation > own.generation {
             *own = Arc::clone(schema);
+            self.store.set_groups(&schema.groups);
         }
         self.last_placed()
     }

@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use client::{
-    RangeSample, RangeService, RangeTarget, ReadReplies, ReadRequest, SchemaObserver, WriteRequest,
+    RangeSample, RangeScrub, RangeService, RangeTarget, ReadReplies, ReadRequest, SchemaObserver,
+    WriteRequest,
 };
 use env::Task;
 use lsm::{Batch, Event, Reason};
-use sstable::CacheCounts;
+use sstable::{CacheCounts, Pins};
 use storage::Path;
 use tokio::sync::Notify;
 use types::{ErrorKind, RangeId, RowMutations, TableId, TableSchema};
@@ -34,6 +35,7 @@ use crate::range::{Range, check_rows};
 use crate::ranges::{Ranges, table_folder};
 use crate::read::replies::{READ_BYTES, RangeRead};
 use crate::recover::{LOGS_FOLDER, Recovery, recover};
+use crate::scrub::Scrubbing;
 use crate::write::counters::CommitStatistics;
 use crate::write::group::{Pipeline, Poison};
 
@@ -79,6 +81,8 @@ pub struct Statistics {
     pub cache_bytes: u64,
     /// Look-ups in the block cache.
     pub cache: CacheCounts,
+    /// What locality groups that are kept in memory have of the block cache.
+    pub pins: Pins,
     /// Bytes of log that a recovery would read.
     pub log_bytes: u64,
     /// The oldest log segment that is kept.
@@ -138,6 +142,7 @@ impl RangeServer {
             request_bytes: budget.requests(),
             cache_bytes: ranges.cache().used_bytes(),
             cache: ranges.cache().counts(),
+            pins: ranges.cache().pins(),
             log_bytes: pipeline.log.retained_bytes(),
             oldest_log_segment: pipeline.log.oldest_segment(),
             ranges: open.len() as u64,
@@ -418,6 +423,13 @@ impl RangeService for RangeServer {
         let store = range.store();
         let stored: u64 = store.version().tables().map(|table| table.meta.len).sum();
         Ok(RangeSample { bytes: stored + store.memory_bytes() as u64 })
+    }
+
+    async fn scrub(&self, target: RangeTarget) -> client::Result<Box<dyn RangeScrub>> {
+        self.shared.check_serving()?;
+        let range = self.shared.ranges.serving(&target).await?;
+        let pace = self.shared.config.options.scrub_bytes_per_second;
+        Ok(Box::new(Scrubbing::start(range, pace).await?))
     }
 }
 

@@ -1,4 +1,5 @@
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -14,9 +15,23 @@ const STRIPES: usize = 16;
 
 /// Plain data blocks and index partitions of all tables, bounded by bytes; what is read again
 /// stays, what was read once goes first.
+///
+/// Up to half of it may be pinned: blocks of tables that are kept in memory stay as long as their
+/// table is open, and what is left serves all others.
 pub struct BlockCache {
     blocks: Cache<(FileId, u64), Block, BlockWeight>,
     counts: [Stripe; STRIPES],
+    bytes: u64,
+    pinned: Mutex<Pins>,
+}
+
+/// What is pinned in a [`BlockCache`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pins {
+    /// Bytes of pinned blocks.
+    pub bytes: u64,
+    /// Tables that were to be kept in memory and did not fit whole, since the cache was made.
+    pub too_large: u64,
 }
 
 /// Look-ups of a [`BlockCache`] since it was made.
@@ -52,12 +67,23 @@ impl BlockCache {
         BlockCache {
             blocks: Cache::with_weighter(expected, bytes, BlockWeight),
             counts: Default::default(),
+            bytes,
+            pinned: Mutex::default(),
         }
     }
 
-    /// Bytes held now, entries' own cost included.
+    /// Bytes held now, pinned ones and entries' own cost included.
     pub fn used_bytes(&self) -> u64 {
-        self.blocks.weight()
+        self.blocks.weight() + self.pins().bytes
+    }
+
+    /// What is pinned now.
+    pub fn pins(&self) -> Pins {
+        *self.pinned()
+    }
+
+    fn pinned(&self) -> MutexGuard<'_, Pins> {
+        self.pinned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Look-ups so far.
@@ -81,5 +107,61 @@ impl BlockCache {
 
     pub(crate) fn insert(&self, file: FileId, offset: u64, block: Block) {
         self.blocks.insert((file, offset), block);
+    }
+}
+
+/// The pinned blocks of one table, by offset; their share of the cache comes back when they go.
+pub(crate) struct PinnedBlocks {
+    cache: Arc<BlockCache>,
+    blocks: Vec<(u64, Block)>,
+    bytes: u64,
+}
+
+impl PinnedBlocks {
+    /// None yet.
+    pub(crate) fn none(cache: &Arc<BlockCache>) -> PinnedBlocks {
+        PinnedBlocks { cache: Arc::clone(cache), blocks: Vec::new(), bytes: 0 }
+    }
+
+    /// Pins a block; offsets in any order. `false`: there is no room.
+    pub(crate) fn add(&mut self, offset: u64, block: Block) -> bool {
+        let bytes = BlockWeight.weight(&(FileId { session: 0, counter: 0 }, offset), &block);
+        let mut pins = self.cache.pinned();
+        if pins.bytes + bytes > self.cache.bytes / 2 {
+            pins.too_large += 1;
+            return false;
+        }
+        pins.bytes += bytes;
+        drop(pins);
+        self.bytes += bytes;
+        self.blocks.push((offset, block));
+        true
+    }
+
+    /// Takes the room from the blocks that are not pinned.
+    pub(crate) fn settle(&mut self) {
+        self.blocks.sort_unstable_by_key(|(offset, _)| *offset);
+        self.cache.make_room();
+    }
+
+    pub(crate) fn get(&self, offset: u64) -> Option<Block> {
+        let place = self.blocks.binary_search_by_key(&offset, |(offset, _)| *offset).ok()?;
+        Some(self.blocks[place].1.clone())
+    }
+}
+
+impl Drop for PinnedBlocks {
+    fn drop(&mut self) {
+        self.cache.pinned().bytes -= self.bytes;
+        self.cache.make_room();
+    }
+}
+
+impl BlockCache {
+    /// Fits what is not pinned into what the pinned blocks leave.
+    fn make_room(&self) {
+        // Under the lock: the last to come sets the capacity that holds.
+        let pins = self.pinned();
+        self.blocks.set_capacity(self.bytes - pins.bytes);
     }
 }

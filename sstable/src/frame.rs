@@ -5,13 +5,13 @@
 
 use bytes::Bytes;
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
-use types::FileId;
 use types::limits::CELL_KEY_BYTES_MAX;
+use types::{Compression, FileId};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::coding::{u32_at, u64_at};
 use crate::error::Malformed;
-use crate::options::{Compression, TARGET_BYTES_MAX};
+use crate::options::TARGET_BYTES_MAX;
 
 /// Bytes after each block's payload: kind, coding, checksum.
 pub(crate) const TRAILER_BYTES: usize = 10;

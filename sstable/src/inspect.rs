@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use types::{CellKey, ParsedKey};
+use types::{CellKey, FamilyId, ParsedKey};
 
 use crate::block::BlockCursor;
 use crate::cursor::Step;
@@ -42,6 +42,7 @@ pub fn summary(table: &Table) -> String {
     line("timestamps", ages);
     let [smallest, largest] = [properties.smallest_seq, properties.largest_seq];
     line("sequence numbers", format!("{smallest} to {largest}"));
+    line("families", families_text(properties.families.as_deref()));
     line("smallest key", key_text(&properties.smallest));
     line("largest key", key_text(&properties.largest));
     line("raw", format!("{} bytes", properties.raw_bytes));
@@ -111,6 +112,14 @@ pub async fn write_cells(table: &Arc<Table>, out: &mut (dyn Write + Send)) -> Re
             }
         }
     }
+}
+
+fn families_text(families: Option<&[FamilyId]>) -> String {
+    let Some(families) = families else {
+        return "not known".to_owned();
+    };
+    let names: Vec<String> = families.iter().map(ToString::to_string).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(" ") }
 }
 
 fn key_text(key: &[u8]) -> String {

@@ -20,11 +20,11 @@ mod verify;
 mod writer;
 
 pub use block::Block;
-pub use cache::{BlockCache, CacheCounts};
+pub use cache::{BlockCache, CacheCounts, Pins};
 pub use cursor::{Step, TableCursor};
 pub use error::{Error, Result};
 pub use frame::{BlockHandle, BlockKind};
-pub use options::{Compression, WriterOptions};
+pub use options::WriterOptions;
 pub use properties::Properties;
 pub use table::{Table, file_id};
 pub use value::{PIECE_BYTES, StoredValue, ValueRef};

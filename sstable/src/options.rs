@@ -1,11 +1,4 @@
-/// How blocks are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Not at all: for the newest files, which are merged soon.
-    None,
-    /// LZ4, where it saves at least one eighth.
-    Lz4,
-}
+use types::{Bloom, Compression};
 
 /// How a table is written. Any table is readable whatever it was written with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +9,10 @@ pub struct WriterOptions {
     pub index_block_bytes: usize,
     /// Entries between two whole keys of a data block.
     pub restart_interval: usize,
-    /// How data blocks and index partitions are compressed.
+    /// How data blocks and index partitions are compressed; LZ4 where it saves one eighth.
     pub compression: Compression,
+    /// Which filters are written.
+    pub bloom: Bloom,
     /// Filter bits per row and per column; 0 writes no filters.
     pub bloom_bits_per_key: u32,
     /// Values of at least so many bytes live outside the blocks; 1 byte to 1 MiB.
@@ -34,6 +29,7 @@ impl Default for WriterOptions {
             index_block_bytes: 4096,
             restart_interval: 16,
             compression: Compression::Lz4,
+            bloom: Bloom::RowAndColumn,
             bloom_bits_per_key: 10,
             value_block_threshold: 16 << 10,
         }

@@ -1,10 +1,12 @@
-use types::{ParsedKey, SeqNo, Timestamp};
+use types::{FamilyId, ParsedKey, SeqNo, Timestamp};
 
 use crate::coding::{put_varint, take, varint};
 use crate::error::Malformed;
 
 /// Ids from here on must be understood by a reader.
 const FIRST_BINDING_ID: u64 = 64;
+/// Families that are listed at most; of a table that holds more, none is.
+const FAMILIES_LISTED_MAX: usize = 32;
 
 /// What is in a table: counts and bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +37,9 @@ pub struct Properties {
     pub smallest: Vec<u8>,
     /// Largest key.
     pub largest: Vec<u8>,
+    /// The families of which there are entries, ascending; a row tombstone is of none. `None`: not
+    /// known, it may be any.
+    pub families: Option<Vec<FamilyId>>,
 }
 
 impl Properties {
@@ -62,7 +67,28 @@ impl Properties {
         put_field(&mut out, 12, &self.largest_seq.get().to_le_bytes());
         put_field(&mut out, 13, &self.smallest);
         put_field(&mut out, 14, &self.largest);
+        if let Some(families) = &self.families {
+            let ids = families.iter().flat_map(|family| family.get().to_le_bytes());
+            put_field(&mut out, 15, &ids.collect::<Vec<u8>>());
+        }
         out
+    }
+
+    /// May the table hold anything that a reader of these families must know: an entry of one of
+    /// them, or a tombstone of a row? `families` ascend.
+    pub fn may_concern(&self, families: &[FamilyId]) -> bool {
+        self.row_tombstones > 0 || self.may_hold(families)
+    }
+
+    /// May the table hold an entry of one of these families? They ascend.
+    pub fn may_hold(&self, families: &[FamilyId]) -> bool {
+        let held = self.families.as_ref();
+        held.is_none_or(|held| held.iter().any(|family| families.binary_search(family).is_ok()))
+    }
+
+    /// Those of a table without an entry yet.
+    pub(crate) fn begun() -> Properties {
+        Properties { families: Some(Vec::new()), ..Properties::default() }
     }
 
     /// Reads the stored form. `None` when it is damaged, incomplete, contradicts itself, or has a
@@ -70,6 +96,7 @@ impl Properties {
     pub fn decode(stored: &[u8]) -> Option<Properties> {
         let mut numbers = [None; 13];
         let mut keys = [None, None];
+        let mut families = None;
         let (mut at, mut last_id) = (0, 0);
         while at < stored.len() {
             let id = varint(stored, &mut at)?;
@@ -85,6 +112,7 @@ impl Properties {
                     numbers[id as usize] = Some(u64::from_le_bytes(content));
                 }
                 13 | 14 => keys[id as usize - 13] = Some(content.to_vec()),
+                15 => families = Some(decode_families(content)?),
                 _ => {}
             }
         }
@@ -109,6 +137,7 @@ impl Properties {
             largest_seq: SeqNo::from_raw(numbers[12]?)?,
             smallest: smallest?,
             largest: largest?,
+            families,
         };
         properties.is_consistent().then_some(properties)
     }
@@ -122,6 +151,7 @@ impl Properties {
         self.largest_seq = self.largest_seq.max(key.seq);
         self.cells += 1;
         self.raw_bytes += key_len as u64 + value_len;
+        self.note_family(key.family);
         match key.kind {
             types::Kind::DeleteRow => self.row_tombstones += 1,
             types::Kind::DeleteFamily => self.family_tombstones += 1,
@@ -138,6 +168,22 @@ impl Properties {
         });
     }
 
+    fn note_family(&mut self, family: FamilyId) {
+        let Some(families) = &mut self.families else {
+            return;
+        };
+        // Most entries are of the family of the one before.
+        if family == FamilyId::ROW || families.last() == Some(&family) {
+            return;
+        }
+        if let Err(place) = families.binary_search(&family) {
+            families.insert(place, family);
+        }
+        if families.len() > FAMILIES_LISTED_MAX {
+            self.families = None;
+        }
+    }
+
     fn is_consistent(&self) -> bool {
         let marks = self.row_tombstones.checked_add(self.family_tombstones);
         let keys = [&self.smallest, &self.largest];
@@ -149,11 +195,24 @@ impl Properties {
             && self.smallest_seq <= self.largest_seq
             && self.smallest <= self.largest
             && keys.iter().all(|key| ParsedKey::parse(key).is_some())
+            && self.families.as_ref().is_none_or(|families| {
+                families.is_empty() == (self.row_tombstones == self.cells)
+                    && families.first() != Some(&FamilyId::ROW)
+            })
     }
 }
 
 pub(crate) fn decode(stored: &[u8]) -> std::result::Result<Properties, Malformed> {
     Properties::decode(stored).ok_or(Malformed("the properties are damaged"))
+}
+
+fn decode_families(content: &[u8]) -> Option<Vec<FamilyId>> {
+    let (ids, rest) = content.as_chunks::<4>();
+    let families: Vec<FamilyId> =
+        ids.iter().map(|id| FamilyId::new(u32::from_le_bytes(*id))).collect();
+    let ascend = families.is_sorted_by(|a, b| a < b);
+    let plausible = rest.is_empty() && ascend && families.len() <= FAMILIES_LISTED_MAX;
+    plausible.then_some(families)
 }
 
 fn put_field(out: &mut Vec<u8>, id: u64, content: &[u8]) {
@@ -185,6 +244,18 @@ mod tests {
     }
 
     #[test]
+    fn listed_families_read_back_and_must_agree_with_the_counts() {
+        let listed = |ids: &[u32]| {
+            let families = Some(ids.iter().map(|id| FamilyId::new(*id)).collect());
+            Properties::decode(&Properties { families, ..sample() }.encode())
+        };
+        assert_eq!(listed(&[1, 7]).unwrap().families.unwrap().len(), 2);
+        for bad in [&[][..], &[0, 1], &[7, 1], &[1, 1]] {
+            assert_eq!(listed(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
     fn properties_read_back_skip_unknown_fields_and_refuse_binding_ones() {
         let properties = sample();
         let stored = properties.encode();
@@ -197,6 +268,25 @@ mod tests {
         assert_eq!(with(FIRST_BINDING_ID - 1), Some(properties));
         assert_eq!(with(FIRST_BINDING_ID), None);
         assert_eq!(with(3), None, "ids ascend");
+    }
+
+    #[test]
+    fn the_families_of_a_table_are_listed_until_they_are_too_many() {
+        let mut properties = Properties::begun();
+        for number in [3, 1, 3, 2, 2] {
+            properties.note_family(FamilyId::new(number));
+        }
+        properties.note_family(FamilyId::ROW);
+        let ids = |numbers: &[u32]| -> Vec<FamilyId> {
+            numbers.iter().map(|number| FamilyId::new(*number)).collect()
+        };
+        assert_eq!(properties.families, Some(ids(&[1, 2, 3])));
+        assert!(properties.may_concern(&ids(&[2, 9])) && !properties.may_concern(&ids(&[4, 9])));
+        let marked = Properties { row_tombstones: 1, ..properties.clone() };
+        assert!(marked.may_concern(&ids(&[4])), "a row's tombstone concerns every family");
+        (0..40).for_each(|number| properties.note_family(FamilyId::new(number + 1)));
+        assert_eq!(properties.families, None);
+        assert!(properties.may_concern(&ids(&[99])), "not known is any");
     }
 
     #[test]

@@ -1,17 +1,18 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use storage::BlobReader;
 use types::{FileId, key};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::block::Block;
-use crate::cache::BlockCache;
+use crate::block::{Block, BlockCursor};
+use crate::cache::{BlockCache, PinnedBlocks};
 use crate::cursor::TableCursor;
 use crate::error::{Error, Malformed, Result};
 use crate::filter::{Domain, Filter};
 use crate::footer::{FOOTER_BYTES, Footer};
 use crate::frame::{self, BlockHandle, BlockKind, Salt};
+use crate::index;
 use crate::properties::{self, Properties};
 use crate::value::StoredValue;
 
@@ -31,6 +32,7 @@ pub struct Table {
     column_filter: Option<Filter>,
     properties: Properties,
     cache: Option<Arc<BlockCache>>,
+    pinned: OnceLock<PinnedBlocks>,
 }
 
 /// The end of a file, already read, in front of the file.
@@ -131,6 +133,7 @@ impl Table {
             column_filter,
             properties,
             cache,
+            pinned: OnceLock::new(),
         }))
     }
 
@@ -221,7 +224,50 @@ impl Table {
         Ok(content)
     }
 
+    /// Reads every block and keeps it as long as the table is open, as far as the cache has room
+    /// for pinned blocks. Does nothing without a cache, or a second time.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Storage`: what was read until then is kept.
+    pub async fn keep_in_memory(&self) -> Result<()> {
+        let Some(cache) = self.cache.as_ref().filter(|_| self.pinned.get().is_none()) else {
+            return Ok(());
+        };
+        let mut pinned = PinnedBlocks::none(cache);
+        let outcome = self.load_all(&mut pinned).await;
+        pinned.settle();
+        // Whoever came first keeps his.
+        let _ = self.pinned.set(pinned);
+        outcome
+    }
+
+    async fn load_all(&self, pinned: &mut PinnedBlocks) -> Result<()> {
+        let top = self.footer.top_index.offset;
+        let mut partitions = BlockCursor::new(self.top_index.clone());
+        while partitions.next().map_err(|malformed| self.corrupt(top, malformed))? {
+            let kind = BlockKind::IndexPartition;
+            let partition = index::handle(partitions.value(), kind, self.end_max(kind))
+                .map_err(|malformed| self.corrupt(top, malformed))?;
+            let block = self.load(partition, false).await?;
+            if !pinned.add(partition.offset, block.clone()) {
+                return Ok(());
+            }
+            let mut blocks = BlockCursor::new(block);
+            while blocks.next().map_err(|malformed| self.corrupt(partition.offset, malformed))? {
+                let data = index::handle(blocks.value(), BlockKind::Data, self.footer.data_end)
+                    .map_err(|malformed| self.corrupt(partition.offset, malformed))?;
+                if !pinned.add(data.offset, self.load(data, false).await?) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn cached(&self, handle: BlockHandle) -> Option<Block> {
+        if let Some(block) = self.pinned.get().and_then(|pinned| pinned.get(handle.offset)) {
+            return Some(block);
+        }
         self.cache.as_ref()?.get(self.file, handle.offset)
     }
 

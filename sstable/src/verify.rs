@@ -75,7 +75,7 @@ impl Table {
             table: self,
             data_at: 0,
             previous: Vec::new(),
-            counted: Properties::default(),
+            counted: Properties::begun(),
             stored: StoredValue::default(),
         };
         let footer = self.footer();
@@ -102,6 +102,10 @@ impl Table {
             return Err(check.wrong(footer.properties, "bytes between properties and footer"));
         }
         check.counted.largest = check.previous.clone();
+        if self.properties().families.is_none() {
+            // Not known of older files.
+            check.counted.families = None;
+        }
         if check.counted != *self.properties() {
             return Err(check.wrong(footer.properties, "the properties do not agree"));
         }

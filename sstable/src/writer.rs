@@ -11,7 +11,7 @@
 
 use bytes::Bytes;
 use storage::BlobWriter;
-use types::{CellKey, FileId, Kind, ParsedKey};
+use types::{Bloom, CellKey, FileId, Kind, ParsedKey};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::block_builder::{BlockBuilder, Place};
@@ -113,7 +113,7 @@ impl TableWriter {
             row_filter: FilterBuilder::default(),
             column_filter: FilterBuilder::default(),
             previous: Vec::new(),
-            properties: Properties::default(),
+            properties: Properties::begun(),
             handle: Vec::new(),
         }
     }
@@ -185,11 +185,16 @@ impl TableWriter {
         self.cut_block();
         let data_end = self.out.offset;
         let bits = self.options.bloom_bits_per_key;
-        let mut filter = |kind, builder: FilterBuilder| {
+        let mut filter = |kind, builder: FilterBuilder, bits| {
             builder.finish(bits).map(|payload| self.out.put_block(kind, &payload))
         };
-        let row_filter = filter(BlockKind::RowFilter, self.row_filter);
-        let column_filter = filter(BlockKind::ColumnFilter, self.column_filter);
+        let (row_bits, column_bits) = match self.options.bloom {
+            Bloom::RowAndColumn => (bits, bits),
+            Bloom::Row => (bits, 0),
+            Bloom::None => (0, 0),
+        };
+        let row_filter = filter(BlockKind::RowFilter, self.row_filter, row_bits);
+        let column_filter = filter(BlockKind::ColumnFilter, self.column_filter, column_bits);
         self.out.drain_if_full().await?;
         let mut top = TopIndexBuilder::new();
         for partition in self.index.finish() {

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::Env;
-use lsm::{BlockCompression, NoListener, StoreOptions};
+use lsm::{NoListener, StoreOptions};
 use rand::Rng;
 use rand::rngs::StdRng;
 use storage::memory::{Crash, MemoryFileSystem};
-use types::{RowMutations, RowRange, RowSet};
+use types::{Compression, RowMutations, RowRange, RowSet};
 
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::history::life::{mutation, new_table, table_name};
@@ -138,7 +138,7 @@ fn settings() -> Vec<Setting> {
         with_store("tiny everything", |_| {}),
         with_store("tiny blocks", |store| store.block_bytes = 64),
         with_store("tiny memtables", |store| store.memtable_bytes = 4 << 10),
-        with_store("no compression", |store| store.compression = BlockCompression::None),
+        with_store("no compression", |store| store.compression = Compression::None),
     ]
 }
 

@@ -16,6 +16,12 @@ pub const MUTATIONS_MAX: usize = 100_000;
 pub const REQUEST_BYTES_MAX: usize = 256 << 20;
 /// Families of one table.
 pub const FAMILIES_MAX: usize = 100;
+/// Locality groups of one table, the default group not counted.
+pub const GROUPS_MAX: usize = 16;
+/// Bytes of a block of cells that a locality group may ask for.
+pub const GROUP_BLOCK_BYTES_MIN: u32 = 1 << 10;
+/// See [`GROUP_BLOCK_BYTES_MIN`].
+pub const GROUP_BLOCK_BYTES_MAX: u32 = 1 << 20;
 /// Ranges that a table can be created with.
 pub const INITIAL_SPLITS_MAX: usize = 1_000;
 /// Serialized bytes of a retention rule.

@@ -18,7 +18,9 @@ use std::collections::BTreeSet;
 use types::FileId;
 
 use super::levels::{LEVEL_LAST, Levels, Piece, SCORE_FULL, Span, deepest, hull};
+use super::regroup::holds_others;
 use crate::events::Reason;
+use crate::layout::Layout;
 use crate::options::StoreOptions;
 use crate::version::Version;
 
@@ -96,7 +98,9 @@ pub(super) fn choose_all(version: &Version, group: usize, options: &StoreOptions
     let busy = BTreeSet::new();
     let choice = Choice { place: group, levels, options, busy: &busy };
     let everything = choice.levels.all().map(Piece::id).collect();
-    scattered.then(|| choice.plan(Reason::Asked, Work::Merge, everything, LEVEL_LAST))
+    let misplaced = || holds_others(&Layout::of(version), group, &version.groups()[group].tables);
+    (scattered || misplaced())
+        .then(|| choice.plan(Reason::Asked, Work::Merge, everything, LEVEL_LAST))
 }
 
 /// What is chosen from in one group.

@@ -15,7 +15,8 @@ use types::RowRange;
 use super::pace::Pace;
 use crate::cursor::{MergeCursor, MergeStep, Source};
 use crate::error::{Error, Result};
-use crate::output::{Output, Written};
+use crate::output::Written;
+use crate::outputs::Outputs;
 use crate::store::{State, Store};
 use crate::version::TableRef;
 
@@ -39,7 +40,7 @@ pub(crate) async fn merge(
     store: &Arc<Store>,
     state: &State,
     inputs: &MergeInputs,
-    mut output: Output,
+    mut output: Outputs,
 ) -> Result<Written> {
     let merged = |outside: &Arc<TableRef>| inputs.merged.iter().any(|one| one == outside);
     assert!(!inputs.outside.iter().any(merged), "a reference is merged or outside, not both");

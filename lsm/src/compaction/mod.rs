@@ -10,6 +10,7 @@ mod control;
 mod levels;
 mod merge;
 mod pace;
+mod regroup;
 mod run;
 
 pub use choose::choose as choose_compaction;

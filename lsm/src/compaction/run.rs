@@ -11,15 +11,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sstable::TableMeta;
-use types::FileId;
-
 use super::choose::{OVERLAP_TABLES_MAX, Plan, Work, choose, choose_all};
 use super::levels::{LEVEL_LAST, Span};
-use super::merge::{MergeInputs, merge};
+use super::merge::merge;
+use super::regroup;
 use crate::error::{Error, Result};
 use crate::events::Event;
-use crate::output::{Neighbours, Output, Written};
+use crate::output::{Neighbours, NewTable, Written};
 use crate::store::{State, Store, Turn};
 use crate::version::{Edit, TableRef};
 
@@ -40,14 +38,27 @@ impl Store {
     /// # Errors
     /// As [`Store::compact_once`].
     pub async fn compact_all(self: &Arc<Self>) -> Result<bool> {
+        self.record_layout().await?;
         let groups = self.version().groups().len();
         let mut merged = false;
-        for group in 0..groups {
+        // What the first round brings to another group lies on level 0 there.
+        for group in (0..groups).chain(0..groups) {
             let turn = self.turn_to_compact().await?;
             let plan = choose_all(&self.version(), group, self.options());
             merged |= self.compact(plan, turn).await?;
         }
         Ok(merged)
+    }
+
+    /// Puts the layout that the schema declares in force without waiting for a flush.
+    async fn record_layout(self: &Arc<Self>) -> Result<()> {
+        let turn = self.turn_to_flush().await?;
+        let layout = self.layout();
+        if layout.is_of(&self.version()) {
+            return Ok(());
+        }
+        let edit = Edit { layout: Some(layout), ..Edit::default() };
+        self.commit(edit, Written::none(&self.files), None, turn).await
     }
 
     async fn compact(self: &Arc<Self>, plan: Option<Plan>, turn: Turn) -> Result<bool> {
@@ -66,7 +77,7 @@ impl Store {
 
     async fn move_and_tell(self: &Arc<Self>, plan: &Plan, turn: Turn) -> Result<()> {
         let state = self.state();
-        let moved = inputs_of(&state, plan).merged;
+        let moved = regroup::inputs(&state, plan.group, &plan.inputs).merged;
         let level = plan.output_level;
         let moved = moved.iter().map(|table| TableRef { level, ..TableRef::clone(table) });
         let added = moved.map(|table| (plan.group, table)).collect();
@@ -105,30 +116,26 @@ impl Store {
     async fn merge_and_commit(self: &Arc<Self>, plan: &Plan, turn: Turn) -> Result<(usize, u64)> {
         let state = self.state();
         let neighbours = neighbours(&state, plan, self.options().table_bytes);
-        let output = Output::new(&self.files, self.options()).beside(neighbours);
-        let inputs = inputs_of(&state, plan);
+        let inputs = regroup::inputs(&state, plan.group, &plan.inputs);
+        let outputs = regroup::outputs(self, &state, plan.group, &inputs).beside(neighbours);
         let written = tokio::select! { biased;
             () = self.compactions.called_off() => return Err(Error::Cancelled),
-            merged = merge(self, &state, &inputs, output) => merged?,
+            merged = merge(self, &state, &inputs, outputs) => merged?,
         };
         let cuts = state.version.cuts();
         drop(state);
         let (files, bytes) = (written.tables().len(), written.bytes());
-        let level = plan.output_level;
-        let reference = |meta: &TableMeta| TableRef { meta: meta.clone(), level, clip: None };
-        let added = written.tables().iter().map(|new| (plan.group, reference(&new.meta))).collect();
+        let reference = |new: &NewTable| {
+            // What goes to another group may overlap anything there.
+            let level = if new.group == plan.group { plan.output_level } else { 0 };
+            (new.group, TableRef { meta: new.meta.clone(), level, clip: None })
+        };
+        let added = written.tables().iter().map(reference).collect();
         let removed = plan.inputs.clone();
         let edit = Edit { removed, cuts, added, ..Edit::default() };
         self.commit(edit, written, None, turn).await?;
         Ok((files, bytes))
     }
-}
-
-fn inputs_of(state: &State, plan: &Plan) -> MergeInputs {
-    let wanted: BTreeSet<FileId> = plan.inputs.iter().copied().collect();
-    let tables = state.version.groups()[plan.group].tables.iter().cloned();
-    let (merged, outside) = tables.partition(|table| wanted.contains(&table.id()));
-    MergeInputs { merged, outside }
 }
 
 /// The files of the level after the output's: an output is cut where it would overlap too much of

@@ -126,7 +126,7 @@ impl Chain {
     }
 
     /// Numbers of the manifests present, ascending.
-    async fn numbers(&self) -> Result<Vec<u64>> {
+    pub(crate) async fn numbers(&self) -> Result<Vec<u64>> {
         let entries = self.files.list(&self.folder, "").await?;
         let mut numbers: Vec<u64> =
             entries.iter().filter_map(|entry| manifest_number(&entry.name)).collect();
@@ -136,6 +136,12 @@ impl Chain {
 
     /// Reads one manifest and its checksum; `None` when it is absent.
     async fn read(&self, number: u64) -> Result<Option<(Manifest, u64)>> {
+        let found = self.read_stored(number).await?;
+        Ok(found.map(|(manifest, stored)| (manifest, Manifest::checksum(&stored))))
+    }
+
+    /// Reads one manifest and its stored form; `None` when it is absent.
+    pub(crate) async fn read_stored(&self, number: u64) -> Result<Option<(Manifest, Bytes)>> {
         let path = self.path(number);
         let reader = match self.files.open(&path).await {
             Ok(reader) => reader,
@@ -153,10 +159,11 @@ impl Chain {
             Err(failed) => return Err(failed.into()),
         };
         let manifest = Manifest::decode(&path, &stored)?;
-        Ok(Some((manifest, Manifest::checksum(&stored))))
+        Ok(Some((manifest, stored)))
     }
 
-    fn path(&self, number: u64) -> Path {
+    /// The path of one manifest.
+    pub(crate) fn path(&self, number: u64) -> Path {
         self.folder.join(&manifest_name(number))
     }
 }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use sstable::{Properties, TableMeta};
 use storage::Path;
 use types::{
-    CellKey, Epoch, FamilyId, FileId, ParsedKey, RangeId, RowRange, SeqNo, SessionId, TableId,
-    Timestamp,
+    Bloom, CellKey, Compression, Epoch, FamilyId, FileId, GroupSettings, ParsedKey, RangeId,
+    RowRange, SeqNo, SessionId, TableId, Timestamp,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -27,6 +27,7 @@ const OPTIONS: u16 = 5;
 const RESERVED: u16 = 6;
 /// Tags from here on may be skipped by a reader that does not know them.
 const OPTIONAL: u16 = 0x8000;
+const GROUP_SETTINGS: u16 = 0x8001;
 
 /// Fewest bytes of a stored reference: what a hostile count is held against.
 const REFERENCE_BYTES_MIN: usize = 8 * 4 + 4 * 2 + 4 + 1 + 4;
@@ -63,8 +64,15 @@ pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
         out.extend_from_slice(&manifest.version.flushed().get().to_le_bytes());
         out.extend_from_slice(&manifest.version.last_timestamp().micros().to_le_bytes());
     });
-    for group in manifest.version.groups() {
+    let groups = || manifest.version.groups().iter().filter(|group| !group.is_retired);
+    for group in groups() {
         put_section(&mut out, GROUP, |out| put_group(out, group));
+    }
+    if groups().any(|group| group.settings != GroupSettings::default()) {
+        put_section(&mut out, GROUP_SETTINGS, |out| {
+            put_count(out, groups().count());
+            groups().for_each(|group| put_settings(out, &group.settings));
+        });
     }
     put_section(&mut out, OPTIONS, |out| {
         let echo = manifest.options.echo();
@@ -132,6 +140,7 @@ struct Parts {
     bounds: Option<RowRange>,
     progress: Option<(SeqNo, Timestamp)>,
     groups: Vec<Group>,
+    settings: Option<Vec<GroupSettings>>,
     options: Option<StoreOptions>,
     reserved: Option<()>,
 }
@@ -178,6 +187,12 @@ fn read(path: &Path, stored: &[u8]) -> Result<Manifest> {
     }
     parts.reserved.ok_or(damage(end, "no reserved section"))?;
     let (flushed, last_timestamp) = parts.progress.ok_or(damage(end, "no progress"))?;
+    if let Some(settings) = parts.settings {
+        if settings.len() != parts.groups.len() {
+            return Err(damage(end, "groups and their settings differ in number"));
+        }
+        parts.groups.iter_mut().zip(settings).for_each(|(group, own)| group.settings = own);
+    }
     let version = Version::from_parts(parts.groups, flushed, last_timestamp)
         .map_err(|broken| damage(end, broken))?;
     Ok(Manifest {
@@ -207,6 +222,7 @@ fn read_section(parts: &mut Parts, tag: u16, input: &mut Input<'_>) -> Result<bo
         }
         OPTIONS => parts.options.replace(read_options(input)?).is_some(),
         RESERVED => parts.reserved.replace(read_reserved(input)?).is_some(),
+        GROUP_SETTINGS => parts.settings.replace(read_settings(input)?).is_some(),
         OPTIONAL.. => return Ok(false),
         _ => return Err(Refusal::Newer(format!("section {tag} is unknown"))),
     };
@@ -260,7 +276,40 @@ fn read_group(input: &mut Input<'_>) -> Result<Group> {
     for _ in 0..count {
         tables.push(Arc::new(read_reference(input)?));
     }
-    Ok(Group { name, families, tables })
+    let settings = GroupSettings::default();
+    Ok(Group { name, families, settings, is_retired: false, tables })
+}
+
+fn put_settings(out: &mut Vec<u8>, settings: &GroupSettings) {
+    let GroupSettings { block_bytes, compression, bloom, in_memory } = *settings;
+    out.extend_from_slice(&block_bytes.unwrap_or(0).to_le_bytes());
+    out.push(compression.map_or(0, |compression| compression as u8 + 1));
+    out.push(bloom as u8);
+    out.push(u8::from(in_memory));
+}
+
+fn read_settings(input: &mut Input<'_>) -> Result<Vec<GroupSettings>> {
+    let mut settings = Vec::new();
+    for _ in 0..input.count(4 + 3)? {
+        let block_bytes = match input.u32()? {
+            0 => None,
+            bytes => Some(bytes),
+        };
+        let compression = match input.u8()? {
+            0 => None,
+            1 => Some(Compression::None),
+            2 => Some(Compression::Lz4),
+            _ => return Err(input.damage("a compression is unknown").into()),
+        };
+        let bloom = match input.u8()? {
+            0 => Bloom::RowAndColumn,
+            1 => Bloom::Row,
+            2 => Bloom::None,
+            _ => return Err(input.damage("a kind of filter is unknown").into()),
+        };
+        settings.push(GroupSettings { block_bytes, compression, bloom, in_memory: input.flag()? });
+    }
+    Ok(settings)
 }
 
 fn read_reference(input: &mut Input<'_>) -> Result<TableRef> {

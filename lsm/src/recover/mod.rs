@@ -4,7 +4,8 @@
 //! 2. They gather in a chunk of bounded memory: the payloads as the log has them, and an index of
 //!    (8 bytes of the key after what all keys share, payload, offset).
 //! 3. A full chunk is divided by rows into parts of about the same size. Each part is sorted, equal
-//!    keys once (a log may repeat a batch), and written to SSTables, all parts at the same time.
+//!    keys once (a log may repeat a batch), and written to the SSTables of its locality groups, all
+//!    parts at the same time.
 //! 4. Rows that the log cuts out ([`Ingest::add_excise`]) are cut out of the files written before.
 //! 5. [`Ingest::finish`] commits one manifest with all files and with `flushed` at the last number.
 //!
@@ -25,7 +26,9 @@ use crate::batch::decode_payload;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::flush::level_zero;
-use crate::output::{Output, Written};
+use crate::layout::Layout;
+use crate::output::Written;
+use crate::outputs::Outputs;
 use crate::store::Store;
 use crate::version::{Edit, TableRef};
 
@@ -55,6 +58,7 @@ pub struct Ingested {
 /// Takes up the cells of one range. See the module's words.
 pub struct Ingest {
     store: Arc<Store>,
+    layout: Arc<Layout>,
     chunk: Chunk,
     chunk_bytes: usize,
     written: Written,
@@ -96,6 +100,7 @@ impl Store {
             low: encoded(&self.bounds().start),
             high: self.bounds().end.as_deref().map(encoded),
             started: self.env().monotonic(),
+            layout: self.layout(),
             store: Arc::clone(self),
         })
     }
@@ -168,13 +173,15 @@ impl Ingest {
     pub async fn finish(mut self) -> Result<Ingested> {
         self.write_chunk().await?;
         let added = self.added();
-        let Ingest { store, written, newest, newest_timestamp, cells, cuts, started, .. } = self;
+        let Ingest { store, layout, written, newest, newest_timestamp, .. } = self;
+        let Ingest { cells, cuts, started, .. } = self;
         let done = Ingested { cells, files: written.tables().len(), bytes: written.bytes() };
         let last_timestamp = store.at_most_drifted(newest_timestamp);
         if done.files > 0 || !cuts.is_empty() {
             let edit = Edit {
                 excised: cuts.into_iter().map(|(_, rows)| rows).collect(),
                 added,
+                layout: Some(layout),
                 flushed: Some(newest),
                 last_timestamp: Some(last_timestamp),
                 ..Edit::default()
@@ -213,8 +220,8 @@ impl Ingest {
         let writing: Vec<_> = parts
             .into_iter()
             .map(|part| {
-                let store = Arc::clone(&self.store);
-                self.store.env().spawn("write recovered cells", write_part(store, part))
+                let (store, layout) = (Arc::clone(&self.store), Arc::clone(&self.layout));
+                self.store.env().spawn("write recovered cells", write_part(store, layout, part))
             })
             .collect();
         // All are waited for, whatever becomes of one: nothing goes on behind an error.
@@ -233,9 +240,13 @@ impl Ingest {
 }
 
 /// Sorts a part and writes it; how many cells it has, equal keys once.
-async fn write_part(store: Arc<Store>, mut part: Part) -> Result<(u64, Written)> {
+async fn write_part(
+    store: Arc<Store>,
+    layout: Arc<Layout>,
+    mut part: Part,
+) -> Result<(u64, Written)> {
     store.env().blocking(|| part.sort());
-    let mut output = Output::new(&store.files, store.options());
+    let mut output = Outputs::new(&store.files, store.options(), &layout);
     let mut cells = 0;
     for cell in part.cells() {
         output.add(cell.key, cell.value).await?;

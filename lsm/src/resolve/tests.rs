@@ -8,12 +8,12 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use sstable::{BlockCache, Compression, Table, TableWriter, WriterOptions};
+use sstable::{BlockCache, Table, TableWriter, WriterOptions};
 use storage::memory::MemoryFileSystem;
 use storage::{FileSystem, Path};
 use types::{
-    CellKey, CellRef, FamilyId, FileId, Mutation, ParsedKey, RowMutations, RowRange, SeqNo,
-    Timestamp, TimestampRange, key,
+    CellKey, CellRef, Compression, FamilyId, FileId, Mutation, ParsedKey, RowMutations, RowRange,
+    SeqNo, Timestamp, TimestampRange, key,
 };
 
 use super::*;

@@ -33,14 +33,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use storage::{FileSystem, Path};
 use tokio::sync::OwnedMutexGuard;
-use types::{Epoch, RangeId, RowRange, SeqNo, Timestamp};
+use types::{Epoch, LocalityGroup, RangeId, RowRange, SeqNo, Timestamp};
 
 use crate::batch::Batch;
 use crate::compaction::Control;
 use crate::error::{Error, Result};
 use crate::events::{Event, Reason};
 use crate::files::TableFiles;
+use crate::layout::Layout;
 use crate::manifest::Chain;
 use crate::memtable::MemtableOptions;
 use crate::options::StoreOptions;
@@ -84,6 +86,8 @@ pub struct Store {
     pub(crate) files: Arc<TableFiles>,
     pinned: Pinned<State>,
     writing: Mutex<Writing>,
+    /// Where the next flush writes to.
+    layout: Mutex<Arc<Layout>>,
     /// One commit at a time.
     head: tokio::sync::Mutex<Head>,
     /// One flush at a time.
@@ -142,6 +146,18 @@ impl Store {
         &self.config.env
     }
 
+    pub(crate) fn disk(&self) -> &Arc<dyn FileSystem> {
+        &self.config.files
+    }
+
+    pub(crate) fn table_folder(&self) -> &Path {
+        &self.config.table_folder
+    }
+
+    pub(crate) fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
     /// The number that the next mutation gets.
     pub fn next_seq(&self) -> SeqNo {
         self.writing().placed.next()
@@ -155,6 +171,18 @@ impl Store {
     /// The present version.
     pub fn version(&self) -> Arc<Version> {
         Arc::clone(&self.state().version)
+    }
+
+    /// Declares the locality groups that the schema has now: the next flush writes to them and
+    /// records them.
+    pub fn set_groups(&self, declared: &[LocalityGroup]) {
+        let mut layout = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
+        *layout = Arc::new(Layout::new(declared));
+    }
+
+    /// The locality groups that the next flush writes to.
+    pub fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// No server timestamp after this was handed out: the next is at least this. Learned from the

@@ -13,6 +13,7 @@ use crate::clip::measure;
 use crate::compaction::Control;
 use crate::error::{Damage, Error, Result};
 use crate::files::TableFiles;
+use crate::layout::Layout;
 use crate::manifest::{Chain, FORMAT, Manifest, Outcome, manifest_name};
 use crate::memtable::MemtableOptions;
 use crate::pin::Pinned;
@@ -104,13 +105,16 @@ impl Store {
         if version.tables().next().is_some() {
             files.sync_folder().await?;
         }
-        for table in version.tables() {
-            if let Entry::Vacant(place) = tables.entry(table.id()) {
-                place.insert(files.open(&table.meta).await?);
+        for group in version.groups() {
+            for table in &group.tables {
+                if let Entry::Vacant(place) = tables.entry(table.id()) {
+                    place.insert(files.open(&table.meta, &group.settings).await?);
+                }
             }
         }
         measure(&mut version, |id| tables.get(&id)).await?;
         let version = Arc::new(version);
+        let layout = Mutex::new(Arc::new(Layout::of(&version)));
         let flushed = version.flushed();
         let last_timestamp = version.last_timestamp();
         let compactions = Control::default();
@@ -121,6 +125,7 @@ impl Store {
             chain,
             files,
             pinned,
+            layout,
             writing: Mutex::new(Writing { placed: flushed, last_timestamp, memtables: 1 }),
             head: tokio::sync::Mutex::new(head),
             flushing: Arc::default(),

@@ -30,15 +30,29 @@ impl ReadView {
     /// `families_alive` are not there. `fill_cache`: blocks that it reads stay in the cache (for
     /// single rows and short scans).
     ///
-    /// Tables whose keys or filters rule the rows out are not looked into.
+    /// Tables whose keys or filters rule the rows out, or that hold none of the families, are not
+    /// looked into.
     pub fn scan(&self, rows: &RowRange, families_alive: &[FamilyId], fill_cache: bool) -> Scan {
         let rows = rows.intersection(self.store.bounds());
-        let merge = self.merge(&rows, fill_cache);
+        let merge = self.merge_of(&rows, Some(families_alive), fill_cache);
         Scan::new(merge, &rows, self.seq, families_alive)
     }
 
     /// Everything stored of `rows`, whether visible or not, merged.
     pub fn merge(&self, rows: &RowRange, fill_cache: bool) -> MergeCursor {
+        self.merge_of(rows, None, fill_cache)
+    }
+
+    /// Leaves out the tables that hold nothing that a reader of `wanted` must know: by what the
+    /// tables say of themselves, never by their locality group.
+    fn merge_of(
+        &self,
+        rows: &RowRange,
+        wanted: Option<&[FamilyId]>,
+        fill_cache: bool,
+    ) -> MergeCursor {
+        let mut wanted = wanted.map(<[FamilyId]>::to_vec);
+        wanted.iter_mut().for_each(|families| families.sort_unstable());
         let layers = self.state.layers().collect::<Vec<_>>().into_iter().rev();
         let mut sources: Vec<Source> = layers
             .filter(|layer| layer.is_used())
@@ -63,6 +77,10 @@ impl ReadView {
         let (mut around, mut ruled_out) = (0, 0);
         for reference in self.state.version.tables() {
             if !reference.overlaps(&low, high.as_deref()) {
+                continue;
+            }
+            let properties = &reference.meta.properties;
+            if wanted.as_deref().is_some_and(|families| !properties.may_concern(families)) {
                 continue;
             }
             let table =

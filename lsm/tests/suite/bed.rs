@@ -15,8 +15,8 @@ use tepui_lsm::{
     StoreOptions, decode_excise, encode_excise, sweep_table,
 };
 use types::{
-    Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SeqNo, SessionId, TableId,
-    Timestamp, TimestampRange,
+    Bloom, Compression, Epoch, FamilyId, GroupSettings, LocalityGroup, Mutation, RangeId,
+    RowMutations, RowRange, SeqNo, SessionId, TableId, Timestamp, TimestampRange,
 };
 
 /// The family that tests write to.
@@ -195,6 +195,8 @@ pub(super) enum Action {
     Excise(RowRange),
     Freeze,
     Flush,
+    /// The schema gets other locality groups.
+    Regroup(Vec<LocalityGroup>),
     Compact,
     CompactAll,
 }
@@ -206,7 +208,8 @@ pub(super) fn history(random: &mut StdRng, len: usize) -> Vec<Action> {
             let rows = random.random_range(1..4);
             Action::Write((0..rows).map(|_| random_row(random)).collect())
         }
-        12..14 => Action::Freeze,
+        12 => Action::Freeze,
+        13 => Action::Regroup(random_groups(random)),
         14..18 => Action::Flush,
         18 => Action::Compact,
         19 => Action::CompactAll,
@@ -221,6 +224,31 @@ fn random_rows(random: &mut StdRng) -> RowRange {
     let end = random.random_range(start + 1..8);
     let start = if start == 0 { Bytes::new() } else { row(start) };
     RowRange { start, end: (end < 7).then(|| row(end)) }
+}
+
+/// Locality groups over the families 1 and 2: none, one or two, of any settings.
+pub(super) fn random_groups(random: &mut StdRng) -> Vec<LocalityGroup> {
+    let shapes: [&[(&str, &[u32])]; 7] = [
+        &[],
+        &[("a", &[1])],
+        &[("b", &[2])],
+        &[("a", &[1]), ("b", &[2])],
+        &[("a", &[2]), ("b", &[1])],
+        &[("a", &[1, 2])],
+        &[("default", &[]), ("b", &[1, 2])],
+    ];
+    let shape = shapes[random.random_range(0..shapes.len())];
+    let groups = shape.iter().map(|(name, ids)| LocalityGroup {
+        name: (*name).to_owned(),
+        families: ids.iter().map(|id| FamilyId::new(*id)).collect(),
+        settings: GroupSettings {
+            block_bytes: [None, Some(64), Some(4096)][random.random_range(0..3)],
+            compression: [None, Some(Compression::None)][random.random_range(0..2)],
+            bloom: [Bloom::RowAndColumn, Bloom::Row, Bloom::None][random.random_range(0..3)],
+            in_memory: random.random(),
+        },
+    });
+    groups.collect()
 }
 
 fn random_row(random: &mut StdRng) -> RowMutations {
@@ -261,6 +289,8 @@ enum Record {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     records: Vec<Record>,
+    /// As the schema declares them.
+    groups: Vec<LocalityGroup>,
     pub(super) model: Model,
 }
 
@@ -290,6 +320,7 @@ impl Log {
     pub(super) async fn recover(&self, config: StoreConfig) -> Result<Arc<Store>> {
         sweep_table(&config.files, &config.table_folder).await?;
         let store = Store::open_or_create(config).await?;
+        store.set_groups(&self.groups);
         let mut ingest = store.ingest(0)?;
         for (number, record) in self.records.iter().chain(self.records.last()).enumerate() {
             match record {
@@ -336,6 +367,10 @@ pub(super) async fn act(store: &Arc<Store>, log: &mut Log, action: &Action) -> R
         Action::Flush => {
             store.freeze(Reason::Asked);
             store.flush().await?;
+        }
+        Action::Regroup(groups) => {
+            store.set_groups(groups);
+            log.groups.clone_from(groups);
         }
         Action::Compact => {
             store.compact_once().await?;

@@ -41,6 +41,7 @@ pub(super) fn new_table(table: &str, families: &[&str], splits: &[&'static str])
     NewTable {
         name: name(table),
         families: families.iter().map(|name| family(name, None)).collect(),
+        groups: Vec::new(),
         splits: splits.iter().map(|key| Bytes::from_static(key.as_bytes())).collect(),
         granularity: Granularity::Millis,
     }

@@ -1,10 +1,13 @@
 //! Operations on tables without accidents.
 
 use bytes::Bytes;
-use client::{AdminService, FamilyChange, Locator};
+use client::{AdminService, FamilyChange, Locator, NewGroup};
 use coordination::Coordinator;
 use storage::memory::{Crash, MemoryFileSystem};
-use types::{ErrorKind, FamilyId, Generation, Granularity, Retention};
+use types::{
+    ErrorKind, FamilyId, Generation, Granularity, GroupSettings, LocalityGroup, Retention,
+    TableSchema,
+};
 
 use super::cluster::{Cluster, INSTANCE, Told, create, family, name, new_table, run};
 
@@ -193,5 +196,80 @@ fn a_deletion_that_a_server_holds_up_is_finished_later() {
         assert!(matches!(cluster.told()[..], [Told::Dropped(..)]));
         let tables = cluster.coordinator.list("/tables/", "", 10).await.unwrap();
         assert_eq!(tables.entries.len(), 1);
+    });
+}
+
+fn group(name: &str, families: &[&str]) -> NewGroup {
+    let families = families.iter().map(|family| (*family).to_owned()).collect();
+    NewGroup { name: name.to_owned(), families, settings: GroupSettings::default() }
+}
+
+fn groups_of(schema: &TableSchema) -> Vec<(String, Vec<u32>)> {
+    let ids = |group: &LocalityGroup| group.families.iter().map(|family| family.get()).collect();
+    schema.groups.iter().map(|group| (group.name.clone(), ids(group))).collect()
+}
+
+#[test]
+fn locality_groups_are_defined_changed_kept_and_told() {
+    run(async {
+        let disk = MemoryFileSystem::new();
+        let cluster = Cluster::start(&disk, 1).await.unwrap();
+        let mut table = new_table("t", &["a", "b", "c"], &[]);
+        table.groups = vec![group("hot", &["c", "a"])];
+        let created = cluster.master.create_table(table).await.unwrap();
+        assert_eq!(groups_of(&created), [("hot".to_owned(), vec![1, 3])]);
+        let in_memory = GroupSettings { in_memory: true, ..GroupSettings::default() };
+        let default = NewGroup { settings: in_memory, ..group("default", &[]) };
+        let groups = vec![default, group("cold", &["b"]), group("hot", &["a"])];
+        let changed = cluster.master.set_groups(&name("t"), groups.clone()).await.unwrap();
+        let expected = [
+            ("default".to_owned(), vec![]),
+            ("cold".to_owned(), vec![2]),
+            ("hot".to_owned(), vec![1]),
+        ];
+        assert_eq!(groups_of(&changed), expected);
+        assert_eq!(changed.generation, Generation::new(2));
+        assert_eq!(cluster.told().last(), Some(&Told::Changed(changed.clone())));
+        let again = cluster.master.set_groups(&name("t"), groups).await.unwrap();
+        assert_eq!(again, changed, "no change is no new generation");
+        let dropped = vec![FamilyChange::Drop("b".to_owned())];
+        let left = cluster.master.modify_families(&name("t"), dropped).await.unwrap();
+        assert_eq!(groups_of(&left), [("default".to_owned(), vec![]), ("hot".to_owned(), vec![1])]);
+        let cluster = Cluster::start(&disk.crash(Crash::Process), 2).await.unwrap();
+        assert_eq!(cluster.master.get_table(&name("t")).await.unwrap(), left);
+    });
+}
+
+#[test]
+fn malformed_locality_groups_are_refused() {
+    run(async {
+        let cluster = Cluster::start(&MemoryFileSystem::new(), 1).await.unwrap();
+        let table = new_table("t", &["a", "b"], &[]);
+        let before = cluster.master.create_table(table).await.unwrap();
+        let many = (0..17).map(|number| group(&format!("g{number}"), &["a"])).collect();
+        let blocks = |bytes| {
+            let settings = GroupSettings { block_bytes: Some(bytes), ..GroupSettings::default() };
+            vec![NewGroup { settings, ..group("x", &["a"]) }]
+        };
+        for (bad, kind) in [
+            (vec![group("x", &["a"]), group("x", &["b"])], ErrorKind::InvalidArgument),
+            (vec![group("x", &["a"]), group("y", &["a"])], ErrorKind::InvalidArgument),
+            (vec![group("x", &["a", "a"])], ErrorKind::InvalidArgument),
+            (vec![group("x", &[])], ErrorKind::InvalidArgument),
+            (vec![group("a:b", &["a"])], ErrorKind::InvalidArgument),
+            (vec![group("default", &["a"])], ErrorKind::InvalidArgument),
+            (vec![group("x", &["none"])], ErrorKind::NotFound),
+            (many, ErrorKind::InvalidArgument),
+            (blocks(1023), ErrorKind::InvalidArgument),
+            (blocks((1 << 20) + 1), ErrorKind::InvalidArgument),
+        ] {
+            let error = cluster.master.set_groups(&name("t"), bad.clone()).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{bad:?}: {error}");
+        }
+        assert_eq!(cluster.master.get_table(&name("t")).await.unwrap(), before);
+        let mut table = new_table("u", &["a"], &[]);
+        table.groups = vec![group("x", &["none"])];
+        let error = cluster.master.create_table(table).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     });
 }

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tepui_sstable::{
-    Compression, Error, Result, Step, Table, TableMeta, WriterOptions, inspect, verify_file,
-};
-use types::{ErrorKind, FileId, key};
+use tepui_sstable::{Error, Result, Step, Table, TableMeta, WriterOptions, inspect, verify_file};
+use types::{Compression, ErrorKind, FileId, key};
 
 use crate::files::{Cells, FILE, Reader, open, prev_row, scan, seek, value, write};
 use crate::samples::{bytes, cell, random_cells};

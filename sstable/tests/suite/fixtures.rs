@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tepui_sstable::{Compression, Table, WriterOptions, file_id, inspect, verify_file};
+use tepui_sstable::{Table, WriterOptions, file_id, inspect, verify_file};
+use types::Compression;
 
 use crate::files::{Cells, FILE, Reader, open, scan, write};
 use crate::samples::{bytes, cell, random_cells};

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tepui_sstable::{
-    BlockCache, Compression, Step, Table, TableWriter, ValueRef, WriterOptions, verify_file,
-};
-use types::{ErrorKind, FamilyId, Kind, ParsedKey, key};
+use tepui_sstable::{BlockCache, Step, Table, TableWriter, ValueRef, WriterOptions, verify_file};
+use types::{Bloom, Compression, ErrorKind, FamilyId, Kind, ParsedKey, key};
 
 use crate::files::{
     Cells, FILE, Reader, next, open, prev_row, scan, seek, settle, value, write, writer,
@@ -23,6 +21,7 @@ fn random_options(random: &mut StdRng) -> WriterOptions {
             true => Compression::Lz4,
             false => Compression::None,
         },
+        bloom: [Bloom::RowAndColumn, Bloom::Row, Bloom::None][random.random_range(0..3)],
         bloom_bits_per_key: [0, 1, 10, 20][random.random_range(0..4)],
         value_block_threshold: [1, 100, 16 << 10][random.random_range(0..3)],
     }
@@ -45,6 +44,9 @@ async fn every_movement_agrees_with_a_sorted_map() {
         let (meta, content) = write(&cells, options).await;
         let cache = random.random_bool(0.5).then(|| Arc::new(BlockCache::new(1 << 20)));
         let table = open(content.clone(), cache).await.unwrap();
+        if random.random_bool(0.3) {
+            table.keep_in_memory().await.unwrap();
+        }
         assert_eq!(scan(&table).await.unwrap(), cells, "seed {seed} {options:?}");
         let reader = Arc::new(Reader(content));
         verify_file(reader, FILE, meta.len, meta.checksum).await.unwrap();
@@ -313,4 +315,18 @@ async fn parts_of_a_table_have_about_its_bytes_between_them() {
         let all: u64 = spread.iter().map(|(_, bytes)| bytes).sum();
         assert!(all <= meta.len && !spread.is_empty(), "seed {seed}: {all} of {}", meta.len);
     }
+}
+
+#[tokio::test]
+async fn a_filter_that_was_not_asked_for_is_not_written_and_answers_maybe() {
+    let cells = Cells::from([(cell(b"r", 1, b"q", 5, 9), b"v".to_vec())]);
+    let with = async |bloom| {
+        let (_, content) = write(&cells, WriterOptions { bloom, ..WriterOptions::default() }).await;
+        let table = open(content, None).await.unwrap();
+        let row = table.may_contain_row(&row_prefix(b"absent"));
+        (row, table.may_contain_column(&column_prefix(b"absent", 1, b"q")))
+    };
+    assert_eq!(with(Bloom::RowAndColumn).await, (false, false));
+    assert_eq!(with(Bloom::Row).await, (false, true));
+    assert_eq!(with(Bloom::None).await, (true, true));
 }

@@ -7,12 +7,11 @@ use bytes::Bytes;
 use rand::Rng;
 use rand::rngs::StdRng;
 use sstable::{
-    BlockHandle, BlockKind, Compression, Step, Table, TableWriter, ValueRef, WriterOptions,
-    verify_file,
+    BlockHandle, BlockKind, Step, Table, TableWriter, ValueRef, WriterOptions, verify_file,
 };
 use storage::memory::MemoryFileSystem;
 use storage::{FileSystem, Path};
-use types::{CellKey, ErrorKind, FamilyId, FileId, SeqNo, Timestamp};
+use types::{Bloom, CellKey, Compression, ErrorKind, FamilyId, FileId, SeqNo, Timestamp};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::coding::{FOOTER_BYTES, forge_block, forge_footer, u64_at};
@@ -45,6 +44,7 @@ fn options(random: &mut StdRng) -> WriterOptions {
         block_bytes: [64, 256, 4096][random.random_range(0..3)],
         index_block_bytes: [64, 4096][random.random_range(0..2)],
         restart_interval: random.random_range(1..17),
+        bloom: [Bloom::RowAndColumn, Bloom::Row, Bloom::None][random.random_range(0..3)],
         compression: [Compression::None, Compression::Lz4][random.random_range(0..2)],
         bloom_bits_per_key: 10,
         value_block_threshold: 1024,

@@ -280,6 +280,7 @@ pub fn new_table(table: &str) -> NewTable {
     NewTable {
         name: table_name(table),
         families: FAMILIES.into_iter().map(new_family).collect(),
+        groups: Vec::new(),
         splits: SPLITS.into_iter().map(|at| Bytes::from_static(at.as_bytes())).collect(),
         granularity: Granularity::Micros,
     }
