@@ -47,6 +47,10 @@ const SERVED: &[(&str, &[(&str, Answers)])] = &[
             ("ModifyColumnFamilies", AsMessage),
         ],
     ),
+    (
+        "tepui.admin.v1.Layouts",
+        &[("GetLayout", AsMessage), ("ScrubTable", AsMessage), ("SetLocalityGroups", AsMessage)],
+    ),
 ];
 
 /// Types of google.protobuf that have a Rust type of their own. A value in `BytesValue` stays a

@@ -3,10 +3,12 @@
 mod cells;
 mod dev;
 mod files;
+mod group;
 mod inspect;
 mod node;
 mod outcome;
 mod retention;
+mod scrub;
 mod size;
 mod table;
 mod target;

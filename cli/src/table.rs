@@ -1,14 +1,14 @@
 //! `tepui table …`: creates, lists, describes and drops tables.
 
 use clap::{Args, Subcommand};
-use client::{NewFamily, TableDescription};
+use client::{NewFamily, NewGroup, TableDescription};
 use serde_json::{Value, json};
 use types::{Granularity, Retention};
 
 use crate::outcome::{Failure, Out};
-use crate::retention;
 use crate::target::{Format, Target};
 use crate::text;
+use crate::{group, retention, scrub};
 
 /// Creates, lists, describes and drops tables.
 #[derive(Args, Debug)]
@@ -25,7 +25,8 @@ enum Command {
     #[command(after_help = "\
 Examples:
   tepui table create users --family profile --family log:maxage=30d
-  tepui table create events --family 'e:maxversions=3 or maxage=7d' --split m --split t")]
+  tepui table create events --family 'e:maxversions=3 or maxage=7d' --split m --split t
+  tepui table create pages --family text --family links --group hot=links,in-memory")]
     Create {
         /// 1 to 50 of the characters -_.a-zA-Z0-9
         name: String,
@@ -33,6 +34,11 @@ Examples:
         /// NAME:maxage=30d (s, m, h, d), or two or more rules with `or` or `and` between them
         #[arg(long = "family", value_name = "NAME[:RULE]", value_parser = parse_family)]
         families: Vec<NewFamily>,
+        /// A locality group, whose families are stored apart: NAME=FAMILY,... and any of in-memory,
+        /// compression:none, compression:lz4, filters:rows, filters:none, block:SIZE. The group
+        /// `default` has all other families
+        #[arg(long = "group", value_name = "NAME=FAMILY,...", value_parser = group::parse)]
+        groups: Vec<NewGroup>,
         /// A row key at which the table is divided from the start; \xNN is a byte
         #[arg(long = "split", value_name = "ROW", value_parser = text::parse)]
         splits: Vec<bytes::Bytes>,
@@ -41,6 +47,28 @@ Examples:
     List,
     /// Shows a table's families, their rules, and its ranges.
     Describe {
+        /// The table
+        name: String,
+    },
+    /// Replaces a table's locality groups; what is stored moves with the merges to come.
+    #[command(after_help = "\
+Examples:
+  tepui table alter pages --group hot=links,in-memory --group big=text,block:64K
+  tepui table alter pages --no-groups")]
+    Alter {
+        /// The table
+        name: String,
+        /// A locality group, as `table create` has it
+        #[arg(long = "group", value_name = "NAME=FAMILY,...", value_parser = group::parse,
+              required_unless_present = "no_groups")]
+        groups: Vec<NewGroup>,
+        /// All families are stored together again
+        #[arg(long, conflicts_with = "groups")]
+        no_groups: bool,
+    },
+    /// Reads all files of a table again and reports what is damaged; fails if anything is.
+    #[command(after_help = "Example: tepui table scrub users")]
+    Scrub {
         /// The table
         name: String,
     },
@@ -59,16 +87,26 @@ pub(crate) async fn run(args: TableArgs, out: &mut Out) -> Result<(), Failure> {
     let client = args.target.connect().await?;
     let format = args.target.output;
     match args.command {
-        Command::Create { name, families, splits } => {
+        Command::Create { name, families, groups, splits } => {
             let table = client.create_table(&name, &families, &splits).await?;
+            if !groups.is_empty() {
+                let refused = |error| format!("table {name} was created, but its groups: {error}");
+                client.set_groups(&name, &groups).await.map_err(refused)?;
+            }
             done(out, format, "created", &table.name.table)
         }
         Command::List => list(out, format, &client.list_tables().await?),
         Command::Describe { name } => {
             let table = client.describe_table(&name).await?;
             let ranges = ranges(client.table(&name).sample_row_keys().await?);
-            describe(out, format, &table, &ranges)
+            let groups = client.groups(&name).await?;
+            describe(out, format, &table, &groups, &ranges)
         }
+        Command::Alter { name, groups, no_groups: _ } => {
+            client.set_groups(&name, &groups).await?;
+            done(out, format, "altered", &name)
+        }
+        Command::Scrub { name } => scrub::run(&client, &name, format, out).await,
         Command::Drop { name } => {
             client.drop_table(&name).await?;
             done(out, format, "dropped", &name)
@@ -127,6 +165,7 @@ fn describe(
     out: &mut Out,
     format: Format,
     table: &TableDescription,
+    groups: &[NewGroup],
     ranges: &[Sampled],
 ) -> Result<(), Failure> {
     let granularity = match table.granularity {
@@ -139,6 +178,7 @@ fn describe(
             "name": table.name.to_string(),
             "granularity": granularity,
             "families": table.families.iter().map(family_json).collect::<Vec<_>>(),
+            "groups": groups.iter().map(group::to_json).collect::<Vec<_>>(),
             "ranges": ranges.iter().map(range_json).collect::<Vec<_>>(),
         }));
     }
@@ -150,6 +190,14 @@ fn describe(
         .map(|family| vec![family.name.clone(), rule(&family.retention)])
         .collect();
     out.text(&text::table(&["family", "drop when"], &rows))?;
+    if !groups.is_empty() {
+        let row = |one: &NewGroup| {
+            vec![one.name.clone(), one.families.join(" "), group::settings(&one.settings)]
+        };
+        let rows: Vec<_> = groups.iter().map(row).collect();
+        out.text("\n")?;
+        out.text(&text::table(&["locality group", "families", "settings"], &rows))?;
+    }
     let rows: Vec<_> = ranges
         .iter()
         .map(|range| {

@@ -5,6 +5,8 @@
 mod commands;
 #[path = "suite/dev.rs"]
 mod dev;
+#[path = "suite/groups.rs"]
+mod groups;
 #[path = "suite/kill.rs"]
 mod kill;
 #[path = "suite/load.rs"]

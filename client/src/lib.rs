@@ -18,7 +18,7 @@ pub use catalog::{
     RangeAssignment, RangeLocation, SchemaObserver, TableLayout, TablePage,
 };
 pub use connect::{
-    Cell, Client, Merger, Row, RowFamily, RowMutation, Scan, Table, TableDescription,
+    Cell, Client, Merger, RemoteScrub, Row, RowFamily, RowMutation, Scan, Table, TableDescription,
 };
 pub use error::{Error, Result};
 pub use routed_read::RoutedRead;

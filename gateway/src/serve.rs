@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 
 use crate::accept::connections;
-use crate::{AdminGateway, Budgeted, DataGateway, RequestBudget};
+use crate::{AdminGateway, Budgeted, DataGateway, LayoutGateway, RequestBudget};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -75,6 +75,8 @@ pub async fn serve(
 ) -> Result<(), tonic::transport::Error> {
     let budget = RequestBudget::new(options.request_bytes, options.request_wait, env.clone());
     let data = limits::data_server(DataGateway::new(services.router.clone()));
+    let layouts = LayoutGateway::new(services.admin.clone(), services.router.clone());
+    let layouts = limits::layouts_server(layouts);
     let admin = AdminGateway::new(services.admin, services.router);
     let admin = limits::table_admin_server(admin);
     // The health of "", the server as a whole, is SERVING from the start.
@@ -96,6 +98,7 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(KEEPALIVE_WAIT))
         .max_concurrent_streams(options.streams_max)
         .add_service(Budgeted::new(data, budget.clone()))
+        .add_service(Budgeted::new(layouts, budget.clone()))
         .add_service(Budgeted::new(admin, budget))
         .add_service(health_server)
         .serve_with_incoming_shutdown(

@@ -10,6 +10,7 @@
 use crate::google::bigtable::admin::v2 as admin;
 use crate::google::bigtable::v2 as data;
 use crate::limits;
+use crate::tepui::admin::v1 as own;
 
 /// Bytes of everything in a request that has to do with aggregates; none can be stored.
 const AGGREGATE_BYTES_MAX: usize = 1 << 20;
@@ -108,6 +109,13 @@ impl Admission for admin::ModifyColumnFamiliesRequest {
 impl Admission for admin::DeleteTableRequest {}
 impl Admission for admin::GetTableRequest {}
 impl Admission for admin::ListTablesRequest {}
+
+impl Admission for own::SetLocalityGroupsRequest {
+    const BOUNDS: &'static [Bound] = &[bytes(&[2], SCHEMA_BYTES_MAX, "locality groups")];
+}
+
+impl Admission for own::GetLayoutRequest {}
+impl Admission for own::ScrubTableRequest {}
 
 /// How much stands at a path.
 #[derive(Default)]

@@ -4,6 +4,7 @@
 //!   RPC of it, and `refresh/compare.py` compares that list with Google's Python package.
 //! * [`google`] holds the generated messages, clients and server traits, at the path of their
 //!   package. Fields of type bytes are [`bytes::Bytes`]: slices of the message they came in.
+//! * [`tepui`] holds the same of our own service.
 //! * [`admission`] looks at requests before they are decoded.
 //! * [`codec`] lets a server answer with messages that are encoded already.
 //! * [`limits`] holds the size that a message may have, and clients and servers set to it.
@@ -23,5 +24,13 @@ mod descriptors;
 )]
 pub mod google;
 pub mod limits;
+#[expect(
+    missing_docs,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "generated code has no docs, long functions, and its own way to switch lints off"
+)]
+pub mod tepui;
 
 pub use descriptors::FILE_DESCRIPTOR_SET;

@@ -14,6 +14,7 @@ use crate::google::bigtable::admin::v2::bigtable_table_admin_server::{
 };
 use crate::google::bigtable::v2::bigtable_client::BigtableClient;
 use crate::google::bigtable::v2::bigtable_server::{Bigtable, BigtableServer};
+use crate::tepui::admin::v1::layouts_server::{Layouts, LayoutsServer};
 
 /// The most that one message may have, sent or received, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
@@ -35,6 +36,13 @@ pub fn data_server<T: Bigtable>(bigtable: T) -> BigtableServer<T> {
 /// Returns the service that serves the table admin API with `admin`.
 pub fn table_admin_server<T: BigtableTableAdmin>(admin: T) -> BigtableTableAdminServer<T> {
     BigtableTableAdminServer::new(admin)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Returns the service that serves our own layouts API with `layouts`.
+pub fn layouts_server<T: Layouts>(layouts: T) -> LayoutsServer<T> {
+    LayoutsServer::new(layouts)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }

@@ -5,6 +5,7 @@
 //! few times when the server is not there or says that waiting helps.
 
 mod admin;
+mod layout;
 mod merge;
 mod mutation;
 mod read;
@@ -19,10 +20,12 @@ use env::Env;
 use proto::google::bigtable::admin::v2::bigtable_table_admin_client::BigtableTableAdminClient;
 use proto::google::bigtable::v2::bigtable_client::BigtableClient;
 use proto::limits;
+use proto::tepui::admin::v1::layouts_client::LayoutsClient;
 use tonic::transport::{Channel, Endpoint};
 use types::{ErrorKind, TableName};
 
 pub use admin::TableDescription;
+pub use layout::RemoteScrub;
 pub use merge::Merger;
 pub use mutation::RowMutation;
 pub use read::Scan;
@@ -87,6 +90,10 @@ impl Client {
 
     fn admin(&self) -> BigtableTableAdminClient<Channel> {
         limits::table_admin_client(self.channel.clone())
+    }
+
+    fn layouts(&self) -> LayoutsClient<Channel> {
+        LayoutsClient::new(self.channel.clone())
     }
 
     /// Waits for `call`, not for ever, and says what its failure means.

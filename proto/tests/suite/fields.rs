@@ -69,8 +69,9 @@ fn table() -> String {
     let set = FileDescriptorSet::decode(tepui_proto::FILE_DESCRIPTOR_SET).expect("our own bytes");
     let mut lines = BTreeSet::new();
     for file in &set.file {
-        // What comes with every compiler is not ours to pin.
-        if file.package() == "google.protobuf" {
+        // What comes with every compiler is not ours to pin; what is ours alone has no other copy.
+        let is_google = file.package().starts_with("google.");
+        if !is_google || file.package() == "google.protobuf" {
             continue;
         }
         for message in &file.message_type {
