@@ -7,8 +7,8 @@
 //!    sorted run; and by files of the first level that come along without rewriting more.
 //! 4. Files with nothing to meet in the next level are *moved*: only the manifest is written.
 //!
-//! When no level is full, two kinds of files are seen to: those of which a clip has left little, and
-//! those with many tombstones, which go down until they meet what they hide.
+//! When no level is full, two kinds of files are seen to: those of which a clip has left little,
+//! and those with many tombstones, which go down until they meet what they hide.
 //!
 //! Any files may be merged with any others, whatever their age: keys carry the order. What may be
 //! dropped is the merge's to know.
