@@ -12,3 +12,5 @@ mod fuzzers;
 mod house_rules;
 #[path = "suite/metamorphic.rs"]
 mod metamorphic;
+#[path = "suite/old_formats.rs"]
+mod old_formats;

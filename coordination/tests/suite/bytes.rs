@@ -63,6 +63,19 @@ fn a_small_snapshot_and_record_have_exactly_these_bytes() {
     assert_eq!(read, transaction().changes);
 }
 
+fn unhex(text: &str) -> Bytes {
+    text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+/// The files are never written anew: they are what the first release wrote.
+#[test]
+fn a_snapshot_and_a_record_of_format_1_are_read_for_ever() {
+    let stored = unhex(include_str!("../golden/snapshot_v1.hex"));
+    assert_eq!(Snapshot::decode(&stored), Ok(snapshot()));
+    let stored = unhex(include_str!("../golden/record_v1.hex"));
+    assert_eq!(decode_record(&stored), Ok(transaction().changes));
+}
+
 #[test]
 fn a_newer_version_is_refused_by_name() {
     let mut stored = encode_record(&transaction().changes);

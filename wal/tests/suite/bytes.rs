@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
+use storage::memory::MemoryFileSystem;
+use storage::{FileSystem, LogFile};
 use tepui_wal::format::{
     FRAME_HEADER_BYTES, FrameHeader, HeaderError, Place, Predecessor, SEGMENT_HEADER_BYTES,
     SegmentHeader, decode_entries, payload_matches, put_end_mark, put_frame,
@@ -10,7 +12,7 @@ use tepui_wal::format::{
 use tepui_wal::{OwnedEntry, SegmentName};
 use types::SessionId;
 
-use super::session::{entry, random_group};
+use super::session::{entry, folder, random_group, read_all, run};
 
 const NAME: SegmentName = SegmentName { number: 1, seed: 0x0102_0304_0506_0708 };
 
@@ -47,6 +49,24 @@ fn a_small_segment_has_exactly_these_bytes() {
     }
     assert_eq!(found, include_str!("../golden/segment.hex"));
     assert_eq!(small_segment().len(), 224, "as FORMAT.md says");
+}
+
+/// The file is never written anew: it is what the first release wrote.
+#[test]
+fn a_segment_of_format_1_is_read_for_ever() {
+    let digits = include_str!("../golden/segment_v1.hex").split_whitespace();
+    let stored: Vec<u8> = digits.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    let disk = MemoryFileSystem::new();
+    run(async {
+        let path = folder(7).join(&NAME.to_string());
+        let LogFile::Blocking(mut log) = disk.create_log(&path, 0).await.unwrap();
+        log.append(&stored).unwrap();
+        log.sync().unwrap();
+        let (frames, ended_cleanly) = read_all(&disk, 7).await.unwrap();
+        assert!(ended_cleanly);
+        let found: Vec<_> = frames.into_iter().flat_map(|frame| frame.entries).collect();
+        assert_eq!(found, [entry(3, 42, b"hello".to_vec())]);
+    });
 }
 
 #[test]
