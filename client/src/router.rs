@@ -320,6 +320,7 @@ fn still_valid(row: &RowMutations, then: &TableSchema, now: &TableSchema) -> Res
     }
     let dropped = row.mutations.iter().find_map(|mutation| match mutation {
         Mutation::SetCell { family, .. }
+        | Mutation::AddToCell { family, .. }
         | Mutation::DeleteCells { family, .. }
         | Mutation::DeleteFamily { family } => {
             now.family_by_id(*family).is_none().then_some(*family)

@@ -74,6 +74,7 @@ impl Batch {
                     + row.row.len()
                     + match mutation {
                         Mutation::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),
+                        Mutation::AddToCell { qualifier, .. } => qualifier.len() + 8,
                         Mutation::DeleteCells { qualifier, .. } => qualifier.len() + 16,
                         Mutation::DeleteFamily { .. } | Mutation::DeleteRow => 0,
                     }
@@ -84,7 +85,7 @@ impl Batch {
 
     fn put(&mut self, key: &mut Vec<u8>, row: &[u8], mutation: &Mutation, ordinal: u32) {
         key.clear();
-        let stored_range;
+        let (stored_range, stored_operand);
         let mut server_time = false;
         let seq = SeqNo::ZERO;
         let value: &[u8] = match mutation {
@@ -94,6 +95,14 @@ impl Batch {
                 let at = timestamp.unwrap_or(Timestamp::ZERO);
                 key::put_cell(key, row, *family, qualifier, at, seq);
                 value
+            }
+            Mutation::AddToCell { family, qualifier, timestamp, operand } => {
+                server_time = timestamp.is_none();
+                self.newest = self.newest.max(*timestamp);
+                let at = timestamp.unwrap_or(Timestamp::ZERO);
+                key::put_operand(key, row, *family, qualifier, at, seq);
+                stored_operand = operand.to_be_bytes();
+                &stored_operand
             }
             Mutation::DeleteCells { family, qualifier, range } => {
                 if range.end.is_some_and(|end| end <= range.start) {
@@ -253,6 +262,7 @@ fn check_cell(cell: CellRef<'_>) -> std::result::Result<SeqNo, &'static str> {
     }
     let suits = match parsed.kind {
         Kind::Put => cell.value.len() <= VALUE_BYTES_MAX,
+        Kind::Add => key::operand(cell.value).is_some(),
         Kind::DeleteCells => TimestampRange::decode(cell.value).is_some(),
         Kind::DeleteFamily | Kind::DeleteRow => cell.value.is_empty(),
     };
@@ -282,6 +292,15 @@ mod tests {
             qualifier: Bytes::from_static(qualifier.as_bytes()),
             timestamp: timestamp.map(at),
             value: Bytes::from_static(value.as_bytes()),
+        }
+    }
+
+    fn add(qualifier: &'static str, timestamp: Option<i64>, operand: i64) -> Mutation {
+        Mutation::AddToCell {
+            family: FamilyId::new(2),
+            qualifier: Bytes::from_static(qualifier.as_bytes()),
+            timestamp: timestamp.map(at),
+            operand,
         }
     }
 
@@ -337,6 +356,7 @@ mod tests {
             "row",
             vec![
                 set("q", Some(3), "value"),
+                add("q", Some(3), -7),
                 Mutation::DeleteCells {
                     family: FamilyId::new(2),
                     qualifier: Bytes::from_static(b"q"),
@@ -348,7 +368,7 @@ mod tests {
         )];
         let mut batch = Batch::encode(&rows);
         batch.sequence(seq(1), at(1));
-        assert_eq!(decode_payload(batch.payload()).unwrap().count(), 4);
+        assert_eq!(decode_payload(batch.payload()).unwrap().count(), 5);
         let mut refused = 0;
         for _ in 0..20_000 {
             let mut bytes = batch.payload().to_vec();
@@ -368,6 +388,23 @@ mod tests {
             }
         }
         assert!(refused > 10_000, "only {refused} refused");
+    }
+
+    #[test]
+    fn an_operand_is_eight_bytes_and_may_get_the_servers_time() {
+        let mut batch = Batch::encode(&[row("a", vec![add("q", None, -2)])]);
+        batch.sequence(seq(3), at(1000));
+        assert_eq!(batch.newest_timestamp(), Some(at(1000)));
+        let cells: Vec<_> = decode_payload(batch.payload()).unwrap().collect();
+        let [cell] = cells[..] else { panic!("{} cells", cells.len()) };
+        let parsed = ParsedKey::parse(cell.key).unwrap();
+        assert_eq!(format!("{parsed:?}"), "a f2:q @1000us #3 ADD");
+        assert_eq!(cell.value, (-2_i64).to_be_bytes());
+        let mut short = vec![VERSION];
+        entry::put_header(&mut short, cell.key.len(), 7);
+        short.extend_from_slice(cell.key);
+        short.extend_from_slice(&[0; 7]);
+        assert!(decode_payload(&short).is_err());
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use types::{RangeId, SeqNo};
 
+use crate::collect::Collected;
+
 /// Why work was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -88,6 +90,8 @@ pub enum Event {
         /// How long it took.
         duration: Duration,
     },
+    /// A merge that is done left cells out, or had to keep some that retention would drop.
+    CellsCollected(Collected),
     /// A merge failed or was called off; nothing has changed.
     CompactionFailed {
         /// The failure's text.
@@ -171,6 +175,7 @@ impl Event {
             Event::FlushFailed { .. } => "flush_failed",
             Event::CompactionStarted { .. } => "compaction_started",
             Event::CompactionFinished { .. } => "compaction_finished",
+            Event::CellsCollected(_) => "cells_collected",
             Event::CompactionFailed { .. } => "compaction_failed",
             Event::FilesMoved { .. } => "files_moved",
             Event::ManifestStarted => "manifest_started",

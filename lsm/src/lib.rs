@@ -7,12 +7,14 @@
 //! write    Batch::encode → sequence → Store::place → Seat::insert → (log) → Store::publish
 //! read     Store::view → ReadView::scan → Scan (tombstones, versions) over MergeCursor
 //! flush    Store::freeze → Store::flush → SSTables, checked → manifest → new state
-//! merge    choose_compaction → Store::compact_once → SSTables, checked → manifest → new state
+//! merge    choose_compaction → Store::compact_once → Collector → SSTables, checked → manifest →
+//!          new state
 //! restart  sweep_table → Store::open (fence) → Store::ingest (log) → SSTables → manifest
 //! ```
 
 mod batch;
 mod clip;
+mod collect;
 mod compaction;
 mod cursor;
 mod entry;
@@ -31,6 +33,7 @@ mod outputs;
 mod pin;
 mod recover;
 mod resolve;
+mod rules;
 mod scrub;
 mod statistics;
 mod store;
@@ -39,6 +42,7 @@ mod sync;
 mod version;
 
 pub use batch::{Batch, Cells, decode_payload};
+pub use collect::Collected;
 pub use compaction::{CompactionHold, Plan, Work, choose_compaction};
 pub use cursor::{MergeCursor, MergeStep, PendingBlock, Source};
 pub use error::{Damage, Error, Result};
@@ -53,6 +57,7 @@ pub use options::StoreOptions;
 pub use pin::Pinned;
 pub use recover::{Ingest, Ingested};
 pub use resolve::{Scan, ScanCounts, ScanStep, VisibleCell};
+pub use rules::{FamilyRule, FamilyRules};
 pub use scrub::{Finding, Scrub, Scrubbed};
 pub use statistics::Statistics;
 pub use store::{

@@ -124,6 +124,13 @@ impl Output {
         done + self.writer.as_ref().map_or(0, |(_, writer)| writer.bytes())
     }
 
+    /// The cell just added is one that retention allows to drop: `bytes` of key and value.
+    pub(crate) fn note_expired(&mut self, bytes: u64) {
+        if let Some((_, writer)) = &mut self.writer {
+            writer.note_expired(bytes);
+        }
+    }
+
     /// The writer of the file that `key` belongs into.
     async fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
         let row = key::row_prefix(key)

@@ -98,6 +98,17 @@ impl Outputs {
         }
     }
 
+    /// The cell just added, of this key, is one that retention allows to drop: `bytes` of key and
+    /// value.
+    ///
+    /// # Errors
+    /// What is no key.
+    pub(crate) fn note_expired(&mut self, key: &[u8], bytes: u64) -> Result<()> {
+        let place = self.place(key)?.unwrap_or_default();
+        self.outputs[place].note_expired(bytes);
+        Ok(())
+    }
+
     /// The group that a key goes to; `None`: all of them.
     fn place(&mut self, key: &[u8]) -> Result<Option<usize>> {
         if self.outputs.len() == 1 {

@@ -62,6 +62,14 @@ impl TableRef {
         low.max(self.meta.smallest.as_bytes().to_vec())
     }
 
+    /// Encoded position that all its keys are before.
+    pub(crate) fn end(&self) -> Vec<u8> {
+        match self.high() {
+            Bound::At(last) => [last, &[0]].concat(),
+            Bound::Before(end) => end,
+        }
+    }
+
     fn high(&self) -> Bound<'_> {
         if let Some(end) = self.clip.as_ref().and_then(|clip| clip.end.as_ref()) {
             let mut before = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use client::{RangeTarget, Result};
-use lsm::{Batch, LogPosition, Reason, Store};
+use lsm::{Batch, FamilyRules, LogPosition, Reason, Store};
 use types::{ErrorKind, Generation, RangeId, RowMutations, SeqNo, TableId, TableSchema};
 use wal::Reservation;
 
@@ -25,23 +25,38 @@ pub(crate) struct Range {
     is_closed: AtomicBool,
     stripes: Stripes,
     /// Changed only under `writing`.
-    schema: RwLock<Arc<TableSchema>>,
+    schema: RwLock<InForce>,
     budget: Arc<Budget>,
     /// The memtables' bytes as the budget has them.
     counted: AtomicU64,
+}
+
+/// A schema, and what the storage needs of it.
+#[derive(Clone)]
+pub(crate) struct InForce {
+    pub(crate) schema: Arc<TableSchema>,
+    pub(crate) rules: Arc<FamilyRules>,
+}
+
+impl InForce {
+    fn new(schema: Arc<TableSchema>) -> InForce {
+        InForce { rules: Arc::new(FamilyRules::of(&schema)), schema }
+    }
 }
 
 impl Range {
     pub(crate) fn new(store: Arc<Store>, schema: Arc<TableSchema>, budget: Arc<Budget>) -> Range {
         let time = ServerTime::after(store.last_timestamp_bound());
         store.set_groups(&schema.groups);
+        let in_force = InForce::new(schema);
+        store.set_rules(&in_force.rules);
         Range {
-            table: schema.id,
+            table: in_force.schema.id,
             store,
             writing: Mutex::new(time),
             is_closed: AtomicBool::new(false),
             stripes: Stripes::default(),
-            schema: RwLock::new(schema),
+            schema: RwLock::new(in_force),
             budget,
             counted: AtomicU64::new(0),
         }
@@ -61,7 +76,12 @@ impl Range {
 
     /// The schema in force.
     pub(crate) fn schema(&self) -> Arc<TableSchema> {
-        Arc::clone(&self.schema.read().unwrap_or_else(PoisonError::into_inner))
+        self.in_force().schema
+    }
+
+    /// The schema in force, with its rules.
+    pub(crate) fn in_force(&self) -> InForce {
+        self.schema.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Is the range served as `target` says?
@@ -143,8 +163,9 @@ impl Range {
     pub(crate) fn adopt(&self, schema: &Arc<TableSchema>) -> SeqNo {
         let _writing = self.writing();
         let mut own = self.schema.write().unwrap_or_else(PoisonError::into_inner);
-        if schema.generation > own.generation {
-            *own = Arc::clone(schema);
+        if schema.generation > own.schema.generation {
+            *own = InForce::new(Arc::clone(schema));
+            self.store.set_rules(&own.rules);
             self.store.set_groups(&schema.groups);
         }
         self.last_placed()

@@ -36,6 +36,12 @@ pub fn summary(table: &Table) -> String {
             properties.tombstones, properties.row_tombstones, properties.family_tombstones
         ),
     );
+    if properties.operands > 0 {
+        line("operands", properties.operands.to_string());
+    }
+    if properties.expired_bytes > 0 {
+        line("expired", format!("{} bytes", properties.expired_bytes));
+    }
     let ages = properties
         .timestamps
         .map_or("none".to_owned(), |(oldest, newest)| format!("{oldest} to {newest}"));

@@ -7,6 +7,10 @@ use crate::error::Malformed;
 const FIRST_BINDING_ID: u64 = 64;
 /// Families that are listed at most; of a table that holds more, none is.
 const FAMILIES_LISTED_MAX: usize = 32;
+/// Bytes of expired cells.
+const EXPIRED_ID: u64 = 16;
+/// Operands. Binding: who does not know them would misread the table.
+const OPERANDS_ID: u64 = 64;
 
 /// What is in a table: counts and bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +31,11 @@ pub struct Properties {
     pub value_block_bytes: u64,
     /// Data blocks.
     pub data_blocks: u64,
+    /// Bytes of keys and values of cells that retention allowed to drop when the table was
+    /// written, and that had to stay for what older tables might hold.
+    pub expired_bytes: u64,
+    /// Operands of aggregate cells.
+    pub operands: u64,
     /// Oldest and newest timestamp of the entries that are no tombstones; `None` if all are.
     pub timestamps: Option<(Timestamp, Timestamp)>,
     /// Smallest sequence number.
@@ -71,6 +80,11 @@ impl Properties {
             let ids = families.iter().flat_map(|family| family.get().to_le_bytes());
             put_field(&mut out, 15, &ids.collect::<Vec<u8>>());
         }
+        for (id, count) in [(EXPIRED_ID, self.expired_bytes), (OPERANDS_ID, self.operands)] {
+            if count > 0 {
+                put_field(&mut out, id, &count.to_le_bytes());
+            }
+        }
         out
     }
 
@@ -97,22 +111,24 @@ impl Properties {
         let mut numbers = [None; 13];
         let mut keys = [None, None];
         let mut families = None;
+        let (mut expired_bytes, mut operands) = (0, 0);
         let (mut at, mut last_id) = (0, 0);
         while at < stored.len() {
             let id = varint(stored, &mut at)?;
             let len = usize::try_from(varint(stored, &mut at)?).ok()?;
             let content = take(stored, &mut at, len)?;
-            if id <= last_id || id >= FIRST_BINDING_ID {
+            if id <= last_id {
                 return None;
             }
             last_id = id;
+            let number = || Some(u64::from_le_bytes(content.try_into().ok()?));
             match id {
-                1..=12 => {
-                    let content: [u8; 8] = content.try_into().ok()?;
-                    numbers[id as usize] = Some(u64::from_le_bytes(content));
-                }
+                1..=12 => numbers[id as usize] = Some(number()?),
                 13 | 14 => keys[id as usize - 13] = Some(content.to_vec()),
                 15 => families = Some(decode_families(content)?),
+                EXPIRED_ID => expired_bytes = number()?,
+                OPERANDS_ID => operands = number()?,
+                _ if id >= FIRST_BINDING_ID => return None,
                 _ => {}
             }
         }
@@ -132,6 +148,8 @@ impl Properties {
             raw_bytes: numbers[6]?,
             value_block_bytes: numbers[7]?,
             data_blocks: numbers[8]?,
+            expired_bytes,
+            operands,
             timestamps,
             smallest_seq: SeqNo::from_raw(numbers[11]?)?,
             largest_seq: SeqNo::from_raw(numbers[12]?)?,
@@ -155,6 +173,7 @@ impl Properties {
         match key.kind {
             types::Kind::DeleteRow => self.row_tombstones += 1,
             types::Kind::DeleteFamily => self.family_tombstones += 1,
+            types::Kind::Add => self.operands += 1,
             types::Kind::Put | types::Kind::DeleteCells => {}
         }
         if key.kind.is_tombstone() {
@@ -190,6 +209,8 @@ impl Properties {
         (1..=self.cells).contains(&self.rows)
             && self.tombstones <= self.cells
             && marks.is_some_and(|marks| marks <= self.tombstones)
+            && self.operands <= self.cells - self.tombstones
+            && self.expired_bytes <= self.raw_bytes
             && (self.tombstones == self.cells) == self.timestamps.is_none()
             && self.timestamps.is_none_or(|(oldest, newest)| oldest <= newest)
             && self.smallest_seq <= self.largest_seq
@@ -266,7 +287,7 @@ mod tests {
             Properties::decode(&stored)
         };
         assert_eq!(with(FIRST_BINDING_ID - 1), Some(properties));
-        assert_eq!(with(FIRST_BINDING_ID), None);
+        assert_eq!(with(FIRST_BINDING_ID + 1), None);
         assert_eq!(with(3), None, "ids ascend");
     }
 
@@ -287,6 +308,22 @@ mod tests {
         (0..40).for_each(|number| properties.note_family(FamilyId::new(number + 1)));
         assert_eq!(properties.families, None);
         assert!(properties.may_concern(&ids(&[99])), "not known is any");
+    }
+
+    #[test]
+    fn operands_and_expired_bytes_are_told_only_if_there_are_any() {
+        let properties = sample();
+        let plain = properties.encode();
+        let more = Properties { expired_bytes: 3, operands: 1, ..properties.clone() };
+        let stored = more.encode();
+        assert_eq!(stored.len(), plain.len() + 2 * (1 + 1 + 8));
+        assert_eq!(Properties::decode(&stored), Some(more));
+        for wrong in [
+            Properties { operands: properties.cells + 1, ..properties.clone() },
+            Properties { expired_bytes: properties.raw_bytes + 1, ..properties },
+        ] {
+            assert_eq!(Properties::decode(&wrong.encode()), None);
+        }
     }
 
     #[test]

@@ -106,6 +106,8 @@ impl Table {
             // Not known of older files.
             check.counted.families = None;
         }
+        // Known to the writer only.
+        check.counted.expired_bytes = self.properties().expired_bytes;
         if check.counted != *self.properties() {
             return Err(check.wrong(footer.properties, "the properties do not agree"));
         }
@@ -199,7 +201,7 @@ impl Check<'_> {
         }
         // A family's or row's tombstone is no column, but whoever asks for a column must meet it.
         let column = match parsed.kind {
-            Kind::Put | Kind::DeleteCells => parsed.column_prefix().to_vec(),
+            Kind::Put | Kind::Add | Kind::DeleteCells => parsed.column_prefix().to_vec(),
             Kind::DeleteFamily => parsed.family_prefix().to_vec(),
             Kind::DeleteRow => [parsed.row_prefix(), &[0, 0, 0, 1]].concat(),
         };

@@ -161,6 +161,11 @@ impl TableWriter {
         self.out.drain_if_full().await
     }
 
+    /// The entry just added is one that retention allows to drop: `bytes` of key and value.
+    pub fn note_expired(&mut self, bytes: u64) {
+        self.properties.expired_bytes += bytes;
+    }
+
     /// Bytes of the file so far, the open block not included.
     pub fn bytes(&self) -> u64 {
         self.out.offset
@@ -248,7 +253,7 @@ impl TableWriter {
                 Kind::DeleteFamily => {
                     self.column_filter.add(Domain::FamilyTombstone, parsed.family_prefix());
                 }
-                Kind::Put | Kind::DeleteCells => {
+                Kind::Put | Kind::Add | Kind::DeleteCells => {
                     self.column_filter.add(Domain::Column, parsed.column_prefix());
                 }
             }

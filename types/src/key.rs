@@ -27,6 +27,8 @@ pub enum Kind {
     DeleteFamily = 3,
     /// Hides a whole row.
     DeleteRow = 4,
+    /// A number that takes part in a cell: all those of one column and timestamp are one cell.
+    Add = 5,
 }
 
 impl Kind {
@@ -37,13 +39,17 @@ impl Kind {
             2 => Some(Kind::DeleteCells),
             3 => Some(Kind::DeleteFamily),
             4 => Some(Kind::DeleteRow),
+            5 => Some(Kind::Add),
             _ => None,
         }
     }
 
     /// Does it hide cells rather than be one?
     pub fn is_tombstone(self) -> bool {
-        self != Kind::Put
+        match self {
+            Kind::Put | Kind::Add => false,
+            Kind::DeleteCells | Kind::DeleteFamily | Kind::DeleteRow => true,
+        }
     }
 }
 
@@ -62,6 +68,19 @@ impl CellKey {
     ) -> CellKey {
         let mut out = Vec::with_capacity(row.len() + qualifier.len() + FIXED_BYTES + 8);
         put_cell(&mut out, row, family, qualifier, at, seq);
+        CellKey(out.into())
+    }
+
+    /// The key of an operand.
+    pub fn add(
+        row: &[u8],
+        family: FamilyId,
+        qualifier: &[u8],
+        at: Timestamp,
+        seq: SeqNo,
+    ) -> CellKey {
+        let mut out = Vec::with_capacity(row.len() + qualifier.len() + FIXED_BYTES + 8);
+        put_operand(&mut out, row, family, qualifier, at, seq);
         CellKey(out.into())
     }
 
@@ -106,6 +125,24 @@ pub fn put_cell(
 ) {
     put_column_prefix(out, row, family, qualifier);
     put_suffix(out, at.micros() as u64, seq, Kind::Put);
+}
+
+/// Appends the key of an operand, a number that takes part in a cell, to `out`.
+pub fn put_operand(
+    out: &mut Vec<u8>,
+    row: &[u8],
+    family: FamilyId,
+    qualifier: &[u8],
+    at: Timestamp,
+    seq: SeqNo,
+) {
+    put_column_prefix(out, row, family, qualifier);
+    put_suffix(out, at.micros() as u64, seq, Kind::Add);
+}
+
+/// An operand's value: eight bytes, big-endian.
+pub fn operand(value: &[u8]) -> Option<i64> {
+    value.try_into().ok().map(i64::from_be_bytes)
 }
 
 /// Appends the key of a tombstone for cells of one column to `out`.
@@ -271,7 +308,9 @@ impl<'a> ParsedKey<'a> {
             _ => false,
         };
         let valid_kind = match kind {
-            Kind::Put | Kind::DeleteCells => mark == COLUMN_MARK && family != FamilyId::ROW,
+            Kind::Put | Kind::Add | Kind::DeleteCells => {
+                mark == COLUMN_MARK && family != FamilyId::ROW
+            }
             Kind::DeleteFamily => mark == FAMILY_MARK && family != FamilyId::ROW,
             Kind::DeleteRow => mark == FAMILY_MARK && family == FamilyId::ROW,
         };
@@ -335,6 +374,9 @@ impl fmt::Debug for ParsedKey<'_> {
             Kind::Put => {
                 write!(f, "{row} {}:{qualifier} @{} {} PUT", self.family, self.timestamp, self.seq)
             }
+            Kind::Add => {
+                write!(f, "{row} {}:{qualifier} @{} {} ADD", self.family, self.timestamp, self.seq)
+            }
             Kind::DeleteCells => {
                 write!(f, "{row} {}:{qualifier} {} DELETE-CELLS", self.family, self.seq)
             }
@@ -365,6 +407,24 @@ mod tests {
         let hex: String = key.as_bytes().iter().map(|b| format!("{b:02x}")).collect();
         let expected = "610000 00000001 02 710000 fffffffffffffc17 fffffffffffffff8 01";
         assert_eq!(hex, expected.replace(' ', ""));
+    }
+
+    #[test]
+    fn an_operand_differs_from_a_put_in_its_kind_only() {
+        let place = (b"a", FamilyId::new(1), b"q", at(1000), seq(7));
+        let put = CellKey::put(place.0, place.1, place.2, place.3, place.4);
+        let add = CellKey::add(place.0, place.1, place.2, place.3, place.4);
+        let (put, add) = (put.as_bytes(), add.as_bytes());
+        assert_eq!(put[..put.len() - 1], add[..add.len() - 1]);
+        assert_eq!((put.last(), add.last()), (Some(&1), Some(&5)));
+        let parsed = ParsedKey::parse(add).unwrap();
+        assert_eq!((parsed.kind, parsed.timestamp), (Kind::Add, at(1000)));
+        assert_eq!(format!("{parsed:?}"), "a f1:q @1000us #7 ADD");
+        let mut unknown = add.to_vec();
+        *unknown.last_mut().unwrap() = 6;
+        assert_eq!(ParsedKey::parse(&unknown), None);
+        assert_eq!(operand(&(-2_i64).to_be_bytes()), Some(-2));
+        assert_eq!(operand(&[0; 7]), None);
     }
 
     #[test]

@@ -16,6 +16,17 @@ pub enum Mutation {
         /// The cell's content.
         value: Bytes,
     },
+    /// Lets a number take part in a cell of an aggregate family.
+    AddToCell {
+        /// The column's family.
+        family: FamilyId,
+        /// The column's qualifier; may be empty.
+        qualifier: Bytes,
+        /// `None` asks for the server's time when the mutation is sequenced.
+        timestamp: Option<Timestamp>,
+        /// The number.
+        operand: i64,
+    },
     /// Hides the cells of one column in a time range that were written before.
     DeleteCells {
         /// The column's family.
@@ -39,6 +50,7 @@ impl Mutation {
     pub fn bytes(&self) -> usize {
         match self {
             Mutation::SetCell { qualifier, value, .. } => qualifier.len() + value.len() + 24,
+            Mutation::AddToCell { qualifier, .. } => qualifier.len() + 32,
             Mutation::DeleteCells { qualifier, .. } => qualifier.len() + 40,
             Mutation::DeleteFamily { .. } | Mutation::DeleteRow => 24,
         }

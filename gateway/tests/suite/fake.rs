@@ -116,11 +116,20 @@ impl State {
     }
 }
 
-fn apply(row: &mut Cells, mutation: Mutation) {
+fn apply(row: &mut Cells, mutation: Mutation, schema: &TableSchema) {
     match mutation {
         Mutation::SetCell { family, qualifier, timestamp, value } => {
             let at = timestamp.unwrap_or(Timestamp::from_micros(SERVER_TIME).unwrap());
             row.insert((family, qualifier, Reverse(at)), value);
+        }
+        Mutation::AddToCell { family, qualifier, timestamp, operand } => {
+            let at = timestamp.unwrap_or(Timestamp::from_micros(SERVER_TIME).unwrap());
+            let how = schema.family_by_id(family).and_then(|family| family.aggregate);
+            let how = how.expect("only aggregates are added to");
+            let value = row.entry((family, qualifier, Reverse(at))).or_default();
+            let whole =
+                types::key::operand(value).map_or(operand, |state| how.fold(state, operand));
+            *value = Bytes::copy_from_slice(&whole.to_be_bytes());
         }
         Mutation::DeleteCells { family, qualifier, range } => {
             row.retain(|(f, q, Reverse(at)), _| {
@@ -169,7 +178,7 @@ impl RangeService for Fake {
                 if let Mutation::SetCell { family, .. } = &mutation {
                     assert!(schema.family_by_id(*family).is_some(), "a dropped family");
                 }
-                apply(cells, mutation);
+                apply(cells, mutation, &schema);
             }
         }
         Ok(())

@@ -2,8 +2,9 @@
 //!
 //! 1. Open a merge cursor over the references, clipped as the version has them; blocks that it
 //!    reads do not stay in the cache.
-//! 2. Copy every cell to the output; values outside the blocks are copied as they are.
-//! 3. Check that no cell was lost: the output's count against the inputs'.
+//! 2. Write to the output what the [`Collector`] keeps; values outside the blocks are copied as they
+//!    are.
+//! 3. Check that no cell was lost: what was written and left out, against what the inputs hold.
 //!
 //! It may be called off between any two blocks (drop the future, or close the store).
 
@@ -13,6 +14,7 @@ use sstable::ValueRef;
 use types::RowRange;
 
 use super::pace::Pace;
+use crate::collect::{self, Collected, Collector, Fate, Outside, OutsideFile};
 use crate::cursor::{MergeCursor, MergeStep, Source};
 use crate::error::{Error, Result};
 use crate::output::Written;
@@ -31,7 +33,14 @@ pub(crate) struct MergeInputs {
     pub(crate) outside: Vec<Arc<TableRef>>,
 }
 
-/// Merges the inputs into `output`. `state` is the one whose version they are of.
+/// What a merge has written and left out.
+pub(crate) struct Merged {
+    pub(crate) written: Written,
+    pub(crate) collected: Collected,
+}
+
+/// Merges the inputs into `output`, by the store's rules. `state` is the one whose version the
+/// inputs are of. There may be nothing left to write.
 ///
 /// # Errors
 /// A full disk, damaged inputs, a store that stops: nothing is left of the output.
@@ -41,13 +50,16 @@ pub(crate) async fn merge(
     state: &State,
     inputs: &MergeInputs,
     mut output: Outputs,
-) -> Result<Written> {
+) -> Result<Merged> {
     let merged = |outside: &Arc<TableRef>| inputs.merged.iter().any(|one| one == outside);
     assert!(!inputs.outside.iter().any(merged), "a reference is merged or outside, not both");
     let sources = inputs.merged.iter().map(|table| source(state, table, store.bounds())).collect();
     let mut cursor = MergeCursor::new(sources);
     let mut pace = Pace::new(store);
     let mut written_bytes = 0;
+    // Taken after the version: they know every family that the inputs hold cells of.
+    let rules = store.rules();
+    let mut collector = Collector::new(&rules, outside(state, inputs), store.env().now_micros());
     let mut step = cursor.seek(&[])?;
     let mut turn = 0;
     loop {
@@ -64,13 +76,9 @@ pub(crate) async fn merge(
             }
             MergeStep::Cell => {}
         }
-        match (cursor.value(), cursor.table()) {
-            (ValueRef::Inline(value), _) => output.add(cursor.key(), value).await?,
-            (ValueRef::Stored(value), Some(table)) => {
-                output.add_stored(cursor.key(), table, value).await?;
-            }
-            (ValueRef::Stored(_), None) => unreachable!("memtables store no values outside"),
-        }
+        let fate = collector.push(cursor.key(), cursor.value())?;
+        add_ready(&mut collector, &mut output).await?;
+        add(&cursor, fate, &mut output).await?;
         turn += 1;
         if turn % CELLS_PER_TURN == 0 {
             store.check()?;
@@ -78,9 +86,52 @@ pub(crate) async fn merge(
         }
         step = cursor.next()?;
     }
+    collector.finish();
+    add_ready(&mut collector, &mut output).await?;
     let written = output.finish().await?;
-    check_counts(&inputs.merged, &written)?;
-    Ok(written)
+    let merged = Merged { written, collected: collector.counts() };
+    check_counts(&inputs.merged, cursor.repeated(), &merged)?;
+    Ok(merged)
+}
+
+/// Writes the key that the cursor stands on, if it is to be.
+async fn add(cursor: &MergeCursor, fate: Fate, output: &mut Outputs) -> Result<()> {
+    if fate == Fate::Pass {
+        return Ok(());
+    }
+    let (key, value) = (cursor.key(), cursor.value());
+    match (value, cursor.table()) {
+        (ValueRef::Inline(value), _) => output.add(key, value).await?,
+        (ValueRef::Stored(value), Some(table)) => output.add_stored(key, table, value).await?,
+        (ValueRef::Stored(_), None) => unreachable!("memtables store no values outside"),
+    }
+    if fate == Fate::KeepExpired {
+        output.note_expired(key, collect::bytes(key, value.len()))?;
+    }
+    Ok(())
+}
+
+/// Writes the operand that the collector has made, if it has.
+async fn add_ready(collector: &mut Collector<'_>, output: &mut Outputs) -> Result<()> {
+    let Some(operand) = collector.ready() else {
+        return Ok(());
+    };
+    output.add(&operand.key, &operand.value).await?;
+    if operand.is_expired {
+        output.note_expired(&operand.key, operand.bytes())?;
+    }
+    Ok(())
+}
+
+fn outside(state: &State, inputs: &MergeInputs) -> Outside {
+    let file = |reference: &Arc<TableRef>| OutsideFile {
+        first: reference.low(),
+        end: reference.end(),
+        smallest: reference.meta.properties.smallest_seq,
+        largest: reference.meta.properties.largest_seq,
+        table: state.tables.get(&reference.id()).cloned(),
+    };
+    Outside::new(inputs.outside.iter().map(file).collect())
 }
 
 fn source(state: &State, reference: &TableRef, bounds: &RowRange) -> Source {
@@ -89,17 +140,23 @@ fn source(state: &State, reference: &TableRef, bounds: &RowRange) -> Source {
     Source::table(table.cursor(false), rows)
 }
 
-/// A cell may be in several inputs (a log replayed twice), so the outputs may have fewer. But each
-/// input's cells are distinct, so not fewer than the largest input; and never more than all.
-fn check_counts(inputs: &[Arc<TableRef>], written: &Written) -> Result<()> {
+/// Nothing is lost or invented: what the inputs hold was met or repeated, and what was met was
+/// written or left out for a reason. Of an input that is clipped, only a part counts.
+fn check_counts(inputs: &[Arc<TableRef>], repeated: u64, merged: &Merged) -> Result<()> {
+    let Merged { written, collected } = merged;
     let cells = |input: &Arc<TableRef>| input.meta.properties.cells;
-    let sum: u64 = inputs.iter().map(cells).sum();
-    let unclipped = inputs.iter().filter(|input| input.clip.is_none());
-    let least = unclipped.map(cells).max().unwrap_or(0);
-    let found: u64 = written.tables().iter().map(|new| new.meta.properties.cells).sum();
-    if (least..=sum).contains(&found) {
-        return Ok(());
+    let most: u64 = inputs.iter().map(cells).sum();
+    let least: u64 = inputs.iter().filter(|input| input.clip.is_none()).map(cells).sum();
+    let seen = collected.met + repeated;
+    if !(least..=most).contains(&seen) {
+        let what = format!("a merge of {least} to {most} cells has met {seen}");
+        return Err(Error::CorruptCell { what });
     }
-    let what = format!("a merge of {least} to {sum} cells wrote {found}");
-    Err(Error::CorruptCell { what })
+    let found: u64 = written.tables().iter().map(|new| new.meta.properties.cells).sum();
+    if found + collected.left_out() != collected.met {
+        let (met, left_out) = (collected.met, collected.left_out());
+        let what = format!("a merge of {met} cells wrote {found} and left out {left_out}");
+        return Err(Error::CorruptCell { what });
+    }
+    Ok(())
 }

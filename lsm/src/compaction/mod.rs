@@ -2,8 +2,7 @@
 //! little space goes to what was overwritten. [`choose`] decides, `run` carries out, `merge` copies
 //! cells, `pace` holds back, `control` calls off.
 //!
-//! This form keeps every cell and changes no answer. Dropping what retention allows is its next
-//! step.
+//! Merges change no answer but by dropping what retention allows (see `collect`).
 
 mod choose;
 mod control;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::choose::{OVERLAP_TABLES_MAX, Plan, Work, choose, choose_all};
 use super::levels::{LEVEL_LAST, Span};
-use super::merge::merge;
+use super::merge::{Merged, merge};
 use super::regroup;
 use crate::error::{Error, Result};
 use crate::events::Event;
@@ -118,12 +118,13 @@ impl Store {
         let neighbours = neighbours(&state, plan, self.options().table_bytes);
         let inputs = regroup::inputs(&state, plan.group, &plan.inputs);
         let outputs = regroup::outputs(self, &state, plan.group, &inputs).beside(neighbours);
-        let written = tokio::select! { biased;
+        let merged = tokio::select! { biased;
             () = self.compactions.called_off() => return Err(Error::Cancelled),
             merged = merge(self, &state, &inputs, outputs) => merged?,
         };
         let cuts = state.version.cuts();
         drop(state);
+        let Merged { written, collected } = merged;
         let (files, bytes) = (written.tables().len(), written.bytes());
         let reference = |new: &NewTable| {
             // What goes to another group may overlap anything there.
@@ -134,6 +135,9 @@ impl Store {
         let removed = plan.inputs.clone();
         let edit = Edit { removed, cuts, added, ..Edit::default() };
         self.commit(edit, written, None, turn).await?;
+        if collected.left_out() + collected.expired_bytes_left > 0 {
+            self.tell(&Event::CellsCollected(collected));
+        }
         Ok((files, bytes))
     }
 }

@@ -52,6 +52,8 @@ pub struct MergeCursor {
     waiting: Vec<PendingBlock>,
     /// A `prev_row` has moved the sources but not yet found the row.
     finding_row: bool,
+    /// Keys that were passed over because another source held them too.
+    repeated: u64,
     /// No table is opened for keys at or past this position: nobody wants them.
     end: Option<Vec<u8>>,
     /// Counts the blocks that are loaded.
@@ -66,6 +68,7 @@ impl MergeCursor {
             sources,
             waiting: Vec::new(),
             finding_row: false,
+            repeated: 0,
             end: None,
             counters: None,
         }
@@ -201,6 +204,11 @@ impl MergeCursor {
         self.root().in_table()
     }
 
+    /// Keys that single steps have passed over because another source held them too.
+    pub(crate) fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
     #[inline]
     fn root(&self) -> &Source {
         let root = self.heap.first().expect("the cursor stands on a cell");
@@ -269,6 +277,7 @@ impl MergeCursor {
     #[inline]
     fn leave_key(&mut self) -> Result<()> {
         while let Some(place) = self.twin_of_root() {
+            self.repeated += 1;
             self.step_source(place)?;
         }
         self.step_source(0)

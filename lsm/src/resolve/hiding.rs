@@ -4,7 +4,7 @@ use types::{SeqNo, Timestamp, TimestampRange};
 
 /// Which tombstone hides a cell: how far it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
+pub(crate) enum Scope {
     /// The whole row.
     Row,
     /// One family of the row.
@@ -18,7 +18,7 @@ pub(super) enum Scope {
 /// They come in key order, so latest first within a scope: of a row's or family's tombstones the
 /// first decides all, and a column's later ones add only the times that are not covered yet.
 #[derive(Debug, Default)]
-pub(super) struct Hiding {
+pub(crate) struct Hiding {
     row: Option<SeqNo>,
     family: Option<SeqNo>,
     /// Disjoint runs of timestamps: start → end (exclusive, as u64) and the number that hides.
@@ -26,32 +26,34 @@ pub(super) struct Hiding {
 }
 
 impl Hiding {
-    pub(super) fn enter_row(&mut self) {
+    pub(crate) fn enter_row(&mut self) {
         self.row = None;
         self.enter_family();
     }
 
-    pub(super) fn enter_family(&mut self) {
+    pub(crate) fn enter_family(&mut self) {
         self.family = None;
         self.enter_column();
     }
 
-    pub(super) fn enter_column(&mut self) {
+    pub(crate) fn enter_column(&mut self) {
         if !self.cells.is_empty() {
             self.cells.clear();
         }
     }
 
-    pub(super) fn delete_row(&mut self, seq: SeqNo) {
+    pub(crate) fn delete_row(&mut self, seq: SeqNo) {
         self.row = self.row.max(Some(seq));
     }
 
-    pub(super) fn delete_family(&mut self, seq: SeqNo) {
+    pub(crate) fn delete_family(&mut self, seq: SeqNo) {
         self.family = self.family.max(Some(seq));
     }
 
-    /// Adds a column's tombstone; its number is smaller than those added before it.
-    pub(super) fn delete_cells(&mut self, seq: SeqNo, range: TimestampRange) {
+    /// Adds a column's tombstone; its number is smaller than those added before it. `false`: they
+    /// hide all that it would.
+    pub(crate) fn delete_cells(&mut self, seq: SeqNo, range: TimestampRange) -> bool {
+        let mut adds = false;
         let micros = |at: Timestamp| at.micros() as u64;
         let end = range.end.map_or(u64::MAX, micros);
         let mut start = micros(range.start);
@@ -63,18 +65,30 @@ impl Hiding {
             let next = self.cells.range(start..end).next();
             let Some((&covered_from, &(covered_to, _))) = next else {
                 self.cells.insert(start, (end, seq));
-                return;
+                return true;
             };
             if start < covered_from {
                 self.cells.insert(start, (covered_from, seq));
+                adds = true;
             }
             start = covered_to;
         }
+        adds
+    }
+
+    /// Does a tombstone of the row hide everything in it that is older than `seq`?
+    pub(crate) fn row_hides(&self, seq: SeqNo) -> bool {
+        self.row.is_some_and(|row| seq < row)
+    }
+
+    /// Does a tombstone of the row or family hide everything in the family older than `seq`?
+    pub(crate) fn family_hides(&self, seq: SeqNo) -> bool {
+        self.row_hides(seq) || self.family.is_some_and(|family| seq < family)
     }
 
     /// The tombstone that hides a cell, if one does: its number and how far it reaches.
     #[inline]
-    pub(super) fn hides(&self, at: Timestamp, seq: SeqNo) -> Option<(SeqNo, Scope)> {
+    pub(crate) fn hides(&self, at: Timestamp, seq: SeqNo) -> Option<(SeqNo, Scope)> {
         if let Some(row) = self.row
             && seq < row
         {

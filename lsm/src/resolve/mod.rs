@@ -8,7 +8,9 @@
 //!    was written after a delete is seen, whatever its timestamp.
 //! 4. Of cells with one column and one timestamp the first, which is the latest write, counts, if
 //!    it is not hidden; those after it are overwritten.
-//! 5. All else is seen. A row none of whose cells is seen does not exist.
+//! 5. In a family of aggregates, all operands of one column and timestamp that are not hidden are
+//!    one cell: the scan steps past them, folds them and then shows what they make together.
+//! 6. All else is seen. A row none of whose cells is seen does not exist.
 //!
 //! Whoever begins inside a row ([`Scan::seek_column`]) reads the tombstones of row and family
 //! first.
@@ -17,8 +19,10 @@
 //! reason decides. A tombstone decides only over cells older than it, so there only sources without
 //! younger cells are moved. [`ScanCounts`] tells.
 
-mod hiding;
+mod fold;
+pub(crate) mod hiding;
 mod place;
+pub(crate) mod position;
 mod scan;
 
 pub use scan::{Scan, ScanCounts, ScanStep, VisibleCell};

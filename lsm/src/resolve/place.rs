@@ -1,15 +1,21 @@
+use std::sync::Arc;
+
 use sstable::ValueRef;
 use types::key::SUFFIX_BYTES;
-use types::{FamilyId, Kind, ParsedKey, SeqNo, Timestamp, TimestampRange};
+use types::{Aggregate, FamilyId, Kind, SeqNo, Timestamp};
 
-use super::hiding::{Hiding, Scope};
-use crate::{Error, Result};
+use super::hiding::Scope;
+use super::position::{Entered, Position, Suffix, corrupt, operand_of, range_of};
+use crate::Result;
+use crate::rules::FamilyRules;
 
 /// What becomes of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A cell that the reader sees.
     Visible,
+    /// A number that takes part in a cell that the reader sees.
+    Operand(Aggregate, i64),
     /// Nothing to see: step on.
     Pass,
     /// Nothing to see up to [`Place::target`]: go there.
@@ -40,17 +46,26 @@ impl Reason {
     }
 }
 
+/// What the schema says of the cells of a place's family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Declared {
+    /// The row itself, which is no family.
+    #[default]
+    Row,
+    /// There is no such family.
+    Nothing,
+    Put,
+    Aggregate(Aggregate),
+}
+
 /// Where a scan is: its row, family, column and timestamp, and what is in force there.
 #[derive(Debug, Default)]
 pub(super) struct Place {
-    /// Escaped, with the end mark; empty before the first row.
-    pub(super) row: Vec<u8>,
-    family: FamilyId,
-    /// What all keys of the column begin with; empty before the first column.
-    pub(super) column: Vec<u8>,
+    position: Position,
+    declared: Declared,
+    rules: Arc<FamilyRules>,
     /// The timestamp of the column that a cell has decided already.
     decided: Option<Timestamp>,
-    hiding: Hiding,
     passed: Option<(Reason, u32)>,
     /// Steps that one reason decides before the scan seeks instead.
     pub(super) steps_before_seek: u32,
@@ -59,20 +74,30 @@ pub(super) struct Place {
 }
 
 impl Place {
-    pub(super) fn new(steps_before_seek: u32) -> Place {
-        Place { steps_before_seek, ..Place::default() }
+    pub(super) fn new(rules: Arc<FamilyRules>, steps_before_seek: u32) -> Place {
+        Place { rules, steps_before_seek, ..Place::default() }
     }
 
     pub(super) fn enter_row(&mut self, row: &[u8]) {
-        self.row.clear();
-        self.row.extend_from_slice(row);
-        self.hiding.enter_row();
-        self.family = FamilyId::ROW;
-        self.leave_column();
+        self.position.enter_row(row);
+        self.declared = Declared::Row;
+        self.decided = None;
+    }
+
+    /// The row, escaped and with its end mark; empty before the first.
+    #[inline]
+    pub(super) fn row(&self) -> &[u8] {
+        &self.position.row
+    }
+
+    /// What all keys of the column begin with.
+    #[inline]
+    pub(super) fn column(&self) -> &[u8] {
+        &self.position.column
     }
 
     pub(super) fn family(&self) -> FamilyId {
-        self.family
+        self.position.family
     }
 
     /// The timestamp of the visible cell just judged.
@@ -80,31 +105,33 @@ impl Place {
         self.decided.expect("the scan stands on a visible cell")
     }
 
-    fn leave_column(&mut self) {
-        self.column.clear();
-        self.decided = None;
-    }
-
     /// Follows the scan to `key`, and says what becomes of it.
-    pub(super) fn judge(
-        &mut self,
-        key: &[u8],
-        value: ValueRef<'_>,
-        at: SeqNo,
-        families: &[FamilyId],
-    ) -> Result<Verdict> {
+    pub(super) fn judge(&mut self, key: &[u8], value: ValueRef<'_>, at: SeqNo) -> Result<Verdict> {
         let parsed = self.follow(key)?;
-        if parsed.family != FamilyId::ROW && families.binary_search(&parsed.family).is_err() {
+        if self.declared == Declared::Nothing {
             return Ok(self.pass(Reason::Dropped, key, at));
         }
         if parsed.seq > at {
             return Ok(self.pass(Reason::TooNew, key, at));
         }
         match parsed.kind {
+            Kind::Add => {
+                self.decided = Some(parsed.timestamp);
+                if let Some((seq, scope)) = self.position.hiding.hides(parsed.timestamp, parsed.seq)
+                {
+                    return Ok(self.pass(Reason::Hidden(seq, scope), key, at));
+                }
+                self.passed = None;
+                return self.operand(key, value);
+            }
             Kind::Put => {
+                if self.declared != Declared::Put {
+                    return Err(corrupt("a value among aggregates", key));
+                }
                 let overwritten = self.decided == Some(parsed.timestamp);
                 self.decided = Some(parsed.timestamp);
-                if let Some((seq, scope)) = self.hiding.hides(parsed.timestamp, parsed.seq) {
+                if let Some((seq, scope)) = self.position.hiding.hides(parsed.timestamp, parsed.seq)
+                {
                     return Ok(self.pass(Reason::Hidden(seq, scope), key, at));
                 }
                 if overwritten {
@@ -113,50 +140,48 @@ impl Place {
                 self.passed = None;
                 return Ok(Verdict::Visible);
             }
-            Kind::DeleteRow => self.hiding.delete_row(parsed.seq),
-            Kind::DeleteFamily => self.hiding.delete_family(parsed.seq),
+            Kind::DeleteRow => self.position.hiding.delete_row(parsed.seq),
+            Kind::DeleteFamily => self.position.hiding.delete_family(parsed.seq),
             Kind::DeleteCells => {
-                let range = match value {
-                    ValueRef::Inline(stored) => TimestampRange::decode(stored),
-                    ValueRef::Stored(_) => None,
-                };
-                let range = range.ok_or_else(|| corrupt("a tombstone without a range", key))?;
-                self.hiding.delete_cells(parsed.seq, range);
+                self.position.hiding.delete_cells(parsed.seq, range_of(key, value)?);
             }
         }
         Ok(Verdict::Pass)
     }
 
-    /// Takes `key` apart and enters its row, family and column.
+    fn operand(&self, key: &[u8], value: ValueRef<'_>) -> Result<Verdict> {
+        let Declared::Aggregate(how) = self.declared else {
+            return Err(corrupt("an operand where values are put", key));
+        };
+        Ok(Verdict::Operand(how, operand_of(key, value)?))
+    }
+
+    /// Follows the scan to `key`, and into what it enters.
     #[inline]
     fn follow(&mut self, key: &[u8]) -> Result<Suffix> {
-        let column_len = key.len().saturating_sub(SUFFIX_BYTES);
-        if !self.column.is_empty() && key[..column_len] == self.column[..] {
-            // Most keys are of the column of the one before: it need not be parsed again.
-            return suffix(key, self.family).ok_or_else(|| corrupt("not a cell key", key));
+        let (suffix, entered) = self.position.follow(key)?;
+        if entered == Entered::Nothing {
+            return Ok(suffix);
         }
-        let parsed = ParsedKey::parse(key).ok_or_else(|| corrupt("not a cell key", key))?;
-        if parsed.row_prefix() != self.row {
-            self.enter_row(parsed.row_prefix());
-        }
-        if parsed.family != self.family {
-            self.family = parsed.family;
-            self.hiding.enter_family();
-        }
-        self.leave_column();
-        self.hiding.enter_column();
+        self.decided = None;
         if matches!(self.passed, Some((reason, _)) if reason.is_of_column()) {
             self.passed = None;
         }
-        if matches!(parsed.kind, Kind::Put | Kind::DeleteCells) {
-            self.column.extend_from_slice(parsed.column_prefix());
+        if entered >= Entered::Family {
+            self.declared = self.declared_here();
         }
-        Ok(Suffix {
-            family: parsed.family,
-            timestamp: parsed.timestamp,
-            seq: parsed.seq,
-            kind: parsed.kind,
-        })
+        Ok(suffix)
+    }
+
+    fn declared_here(&self) -> Declared {
+        if self.position.family == FamilyId::ROW {
+            return Declared::Row;
+        }
+        match self.rules.get(self.position.family).map(|rule| rule.aggregate) {
+            None => Declared::Nothing,
+            Some(None) => Declared::Put,
+            Some(Some(how)) => Declared::Aggregate(how),
+        }
     }
 
     /// Counts a key that is passed over; after enough of them, says how far to skip.
@@ -186,7 +211,7 @@ impl Place {
             Reason::Dropped | Reason::Hidden(_, Scope::Family) => self.target_family_end(),
             Reason::Hidden(_, Scope::Row) => self.target_row_end(),
             Reason::Hidden(_, Scope::CellsFrom(start)) => {
-                self.target.extend_from_slice(&self.column);
+                self.target.extend_from_slice(&self.position.column);
                 match (!(start.micros() as u64)).checked_add(1) {
                     Some(age) => self.target.extend_from_slice(&age.to_be_bytes()),
                     None => bump_end_mark(&mut self.target),
@@ -202,41 +227,18 @@ impl Place {
     /// Sets the target past the current row.
     pub(super) fn target_row_end(&mut self) {
         self.target.clear();
-        self.target.extend_from_slice(&self.row);
+        self.target.extend_from_slice(&self.position.row);
         bump_end_mark(&mut self.target);
     }
 
     fn target_family_end(&mut self) {
-        let Some(next) = self.family.get().checked_add(1) else {
+        let Some(next) = self.position.family.get().checked_add(1) else {
             return self.target_row_end();
         };
         self.target.clear();
-        self.target.extend_from_slice(&self.row);
+        self.target.extend_from_slice(&self.position.row);
         self.target.extend_from_slice(&next.to_be_bytes());
     }
-}
-
-/// What follows a key's column prefix, and its family.
-struct Suffix {
-    family: FamilyId,
-    timestamp: Timestamp,
-    seq: SeqNo,
-    kind: Kind,
-}
-
-/// Reads the end of a key whose column prefix is known to be valid.
-#[inline]
-fn suffix(key: &[u8], family: FamilyId) -> Option<Suffix> {
-    let kind = types::key::kind_of(key)?;
-    let seq = types::key::seq_of(key)?;
-    let age = key.get(key.len().checked_sub(SUFFIX_BYTES)?..)?.get(..8)?;
-    let raw = !u64::from_be_bytes(age.try_into().ok()?);
-    let timestamp = match kind {
-        Kind::Put => Timestamp::from_micros(i64::try_from(raw).ok()?)?,
-        Kind::DeleteCells => Timestamp::MAX,
-        Kind::DeleteFamily | Kind::DeleteRow => return None,
-    };
-    Some(Suffix { family, timestamp, seq, kind })
 }
 
 /// Turns a prefix that ends with an escape's end mark into the first position past all keys that
@@ -245,9 +247,4 @@ fn bump_end_mark(prefix: &mut [u8]) {
     let last = prefix.last_mut().expect("a prefix ends with its end mark");
     assert!(*last == 0, "not an end mark");
     *last = 1;
-}
-
-fn corrupt(what: &str, key: &[u8]) -> Error {
-    let start = &key[..key.len().min(64)];
-    Error::CorruptCell { what: format!("{what}: key {}", start.escape_ascii()) }
 }

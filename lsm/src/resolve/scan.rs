@@ -3,9 +3,11 @@ use std::sync::Arc;
 use sstable::{Table, ValueRef};
 use types::{FamilyId, RowRange, SeqNo, Timestamp, key};
 
+use super::fold::Fold;
 use super::place::{Place, Verdict};
 use crate::Result;
 use crate::cursor::{MergeCursor, MergeStep, PendingBlock};
+use crate::rules::FamilyRules;
 
 /// Steps in a row that one reason decides before a scan seeks past what it decides.
 const STEPS_BEFORE_SEEK: u32 = 16;
@@ -75,6 +77,10 @@ enum Movement {
     /// To the row before the current one.
     PrevRow,
     Resume,
+    /// It stands on a key that is still to be judged: a folded cell was shown before.
+    Here,
+    /// It has no further key: a folded cell was shown before.
+    AtEnd,
     /// Nowhere: the scan is over.
     Rest,
 }
@@ -94,8 +100,6 @@ struct Entering {
 pub struct Scan {
     merge: MergeCursor,
     at: SeqNo,
-    /// Sorted.
-    families: Vec<FamilyId>,
     low: Vec<u8>,
     high: Option<Vec<u8>>,
     descends: bool,
@@ -105,29 +109,22 @@ pub struct Scan {
     pending: Option<PendingBlock>,
     entering: Option<Entering>,
     place: Place,
+    fold: Fold,
     counts: ScanCounts,
 }
 
 impl Scan {
-    /// Will scan `rows` as of `at`. Families not among `families_alive` are not there.
-    pub fn new(
-        merge: MergeCursor,
-        rows: &RowRange,
-        at: SeqNo,
-        families_alive: &[FamilyId],
-    ) -> Scan {
+    /// Will scan `rows` as of `at`. Families that the rules do not know are not there.
+    pub fn new(merge: MergeCursor, rows: &RowRange, at: SeqNo, rules: &Arc<FamilyRules>) -> Scan {
         let encoded = |row: &[u8]| {
             let mut out = Vec::new();
             key::put_row_start(&mut out, row);
             out
         };
-        let mut families = families_alive.to_vec();
-        families.sort_unstable();
         let high = rows.end.as_ref().map(|end| encoded(end));
         Scan {
             merge: merge.ending_before(high.clone()),
             at,
-            families,
             low: encoded(&rows.start),
             high,
             descends: false,
@@ -135,7 +132,8 @@ impl Scan {
             movement: Movement::Start,
             pending: None,
             entering: None,
-            place: Place::new(STEPS_BEFORE_SEEK),
+            place: Place::new(Arc::clone(rules), STEPS_BEFORE_SEEK),
+            fold: Fold::default(),
             counts: ScanCounts::default(),
         }
     }
@@ -205,19 +203,24 @@ impl Scan {
     /// The cell that it stands on.
     #[inline]
     pub fn cell(&self) -> VisibleCell<'_> {
+        let (value, table) = match self.fold.shown() {
+            Some(folded) => (ValueRef::Inline(folded), None),
+            None => (self.merge.value(), self.merge.table()),
+        };
         VisibleCell {
-            row_prefix: &self.place.row,
-            column_prefix: &self.place.column,
+            row_prefix: self.place.row(),
+            column_prefix: self.place.column(),
             family: self.place.family(),
             timestamp: self.place.timestamp(),
-            value: self.merge.value(),
-            table: self.merge.table(),
+            value,
+            table,
         }
     }
 
     /// Leaves the current row: the next cell is of another one.
     pub fn skip_row(&mut self) {
-        assert!(matches!(self.movement, Movement::Next), "the scan stands on a cell");
+        let on_cell = matches!(self.movement, Movement::Next) || self.fold.shown().is_some();
+        assert!(on_cell, "the scan stands on a cell");
         self.movement = if self.descends {
             Movement::PrevRow
         } else {
@@ -240,6 +243,7 @@ impl Scan {
         self.place.enter_row(&row_prefix);
         self.low = self.low.as_slice().max(&row_prefix).to_vec();
         self.pending = None;
+        self.fold.abandon();
         self.movement = Movement::Start;
     }
 
@@ -255,6 +259,7 @@ impl Scan {
 
     /// Does one movement of the merge cursor. `None`: another one follows.
     fn run_movement(&mut self) -> Result<Option<ScanStep>> {
+        self.fold.leave();
         let merged = match std::mem::replace(&mut self.movement, Movement::Rest) {
             Movement::Start if self.descends => {
                 self.backward = true;
@@ -275,9 +280,11 @@ impl Scan {
             }
             Movement::PrevRow => {
                 self.backward = true;
-                self.merge.prev_row(&self.place.row)?
+                self.merge.prev_row(self.place.row())?
             }
             Movement::Resume => self.merge.resume()?,
+            Movement::Here => return self.arrive(),
+            Movement::AtEnd => return self.end_of_keys(),
             Movement::Rest => return Ok(Some(ScanStep::End)),
         };
         match merged {
@@ -293,6 +300,9 @@ impl Scan {
 
     /// No key follows: the end, or, in descending order, the end of the table's last row.
     fn end_of_keys(&mut self) -> Result<Option<ScanStep>> {
+        if self.fold.is_open() {
+            return Ok(Some(self.show_folded(Movement::AtEnd)));
+        }
         if !self.descends || self.backward {
             return Ok(Some(ScanStep::End));
         }
@@ -303,11 +313,14 @@ impl Scan {
     /// Decides over the key that the merge cursor stands on.
     fn arrive(&mut self) -> Result<Option<ScanStep>> {
         let key = self.merge.key();
+        if self.fold.ends_before(key) {
+            return Ok(Some(self.show_folded(Movement::Here)));
+        }
         if self.descends {
             if self.backward && key < &self.low[..] {
                 return Ok(Some(ScanStep::End));
             }
-            if !self.backward && !key.starts_with(&self.place.row) {
+            if !self.backward && !key.starts_with(self.place.row()) {
                 self.movement = Movement::PrevRow;
                 return Ok(None);
             }
@@ -315,24 +328,36 @@ impl Scan {
         } else if self.high.as_deref().is_some_and(|high| key >= high) {
             return Ok(Some(ScanStep::End));
         }
-        if let Some(target) = next_target(&mut self.entering, key, &self.place.row) {
+        if let Some(target) = next_target(&mut self.entering, key, self.place.row()) {
             self.place.target = target;
             self.movement = Movement::SkipTo;
             return Ok(None);
         }
         self.counts.keys += 1;
-        let verdict = self.place.judge(key, self.merge.value(), self.at, &self.families)?;
+        let verdict = self.place.judge(key, self.merge.value(), self.at)?;
         self.movement = match verdict {
             Verdict::Visible => {
                 self.counts.visible += 1;
                 self.movement = Movement::Next;
                 return Ok(Some(ScanStep::Cell));
             }
+            Verdict::Operand(how, operand) => {
+                self.fold.take(key, how, operand);
+                Movement::Next
+            }
             Verdict::Pass => Movement::Next,
             Verdict::SkipTo => Movement::SkipTo,
             Verdict::SkipOlder(seq) => Movement::SkipOlder(seq),
         };
         Ok(None)
+    }
+
+    /// All operands of a cell were met: the scan stands on it, and goes on with `movement`.
+    fn show_folded(&mut self, movement: Movement) -> ScanStep {
+        self.fold.show();
+        self.counts.visible += 1;
+        self.movement = movement;
+        ScanStep::Cell
     }
 }
 

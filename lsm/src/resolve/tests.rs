@@ -12,18 +12,26 @@ use sstable::{BlockCache, Table, TableWriter, WriterOptions};
 use storage::memory::MemoryFileSystem;
 use storage::{FileSystem, Path};
 use types::{
-    CellKey, CellRef, Compression, FamilyId, FileId, Mutation, ParsedKey, RowMutations, RowRange,
-    SeqNo, Timestamp, TimestampRange, key,
+    Aggregate, CellKey, CellRef, Compression, FamilyId, FileId, Mutation, ParsedKey, RowMutations,
+    RowRange, SeqNo, Timestamp, TimestampRange, key,
 };
 
 use super::*;
 use crate::batch::Batch;
 use crate::cursor::{MergeCursor, MergeStep, Source};
 use crate::memtable::{Memtable, MemtableOptions};
+use crate::rules::{FamilyRule, FamilyRules};
 
 const ROWS: [&[u8]; 5] = [b"a", b"a\0", b"a\0\0", b"b", b"\xff\xff"];
 const QUALIFIERS: [&[u8]; 4] = [b"", b"\0", b"q", b"q\xff"];
-const ALIVE: [FamilyId; 2] = [FamilyId::new(1), FamilyId::new(3)];
+/// Families, and how they fold. Family 2 was dropped.
+const ALIVE: [(u32, Option<Aggregate>); 4] =
+    [(1, None), (3, None), (4, Some(Aggregate::Sum)), (5, Some(Aggregate::Max))];
+
+fn rules() -> Arc<FamilyRules> {
+    let rule = |(id, aggregate)| FamilyRule { id: FamilyId::new(id), retention: None, aggregate };
+    Arc::new(FamilyRules::new(ALIVE.map(rule).into(), FamilyId::new(6)))
+}
 
 fn at(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros).unwrap()
@@ -51,7 +59,8 @@ struct Model {
 
 impl Model {
     /// What a reader at `view` sees in all rows.
-    fn cells(&self, view: SeqNo, alive: &[FamilyId]) -> Cells {
+    fn cells(&self, view: SeqNo) -> Cells {
+        let rules = rules();
         let mut cells = Cells::new();
         for (number, row, mutation) in &self.history {
             if *number > view {
@@ -62,6 +71,16 @@ impl Model {
                     let at = Reverse(timestamp.unwrap());
                     let place = (row.to_vec(), *family, qualifier.to_vec(), at);
                     cells.insert(place, value.to_vec());
+                }
+                Mutation::AddToCell { family, qualifier, timestamp, operand } => {
+                    let Some(how) = rules.get(*family).and_then(|rule| rule.aggregate) else {
+                        continue;
+                    };
+                    let at = Reverse(timestamp.unwrap());
+                    let place = (row.to_vec(), *family, qualifier.to_vec(), at);
+                    let fold = |value: &Vec<u8>| how.fold(key::operand(value).unwrap(), *operand);
+                    let whole = cells.get(&place).map_or(*operand, fold);
+                    cells.insert(place, whole.to_be_bytes().to_vec());
                 }
                 Mutation::DeleteCells { family, qualifier, range } => {
                     cells.retain(|(r, f, q, at), _| {
@@ -74,13 +93,13 @@ impl Model {
                 Mutation::DeleteRow => cells.retain(|(r, ..), _| r != row),
             }
         }
-        cells.retain(|(_, family, ..), _| alive.contains(family));
+        cells.retain(|(_, family, ..), _| rules.get(*family).is_some());
         cells
     }
 }
 
 fn random_mutation(random: &mut StdRng) -> Mutation {
-    let family = FamilyId::new(random.random_range(1..4));
+    let family = FamilyId::new(random.random_range(1..6));
     let qualifier = Bytes::from_static(QUALIFIERS.choose(random).unwrap());
     let times = random.random_range(0..4);
     match random.random_range(0..20) {
@@ -93,6 +112,12 @@ fn random_mutation(random: &mut StdRng) -> Mutation {
                 start: at(times),
                 end: random.random_bool(0.6).then(|| at(times + random.random_range(1..4))),
             },
+        },
+        _ if family.get() > 3 => Mutation::AddToCell {
+            family,
+            qualifier,
+            timestamp: Some(at(times)),
+            operand: random.random_range(-100..100),
         },
         _ => Mutation::SetCell {
             family,
@@ -234,7 +259,7 @@ impl World {
     }
 
     fn scan(&self, rows: &RowRange, view: SeqNo) -> Scan {
-        Scan::new(self.merge(), rows, view, &ALIVE).seeking_after(self.steps_before_seek)
+        Scan::new(self.merge(), rows, view, &rules()).seeking_after(self.steps_before_seek)
     }
 }
 
@@ -288,7 +313,7 @@ async fn check_history(seed: u64, totals: &mut ScanCounts) {
     let world = World::random(&mut random).await;
     for _ in 0..4 {
         let view = seq(random.random_range(0..=world.last.get()));
-        let cells = world.model.cells(view, &ALIVE);
+        let cells = world.model.cells(view);
         let rows = match random.random_range(0..3) {
             0 => RowRange::row(&Bytes::from_static(ROWS.choose(&mut random).unwrap())),
             1 => random_rows(&mut random),
@@ -354,7 +379,7 @@ async fn check_column(
     if !rows.contains(row) {
         return;
     }
-    let family = FamilyId::new(random.random_range(1..4));
+    let family = FamilyId::new(random.random_range(1..6));
     let qualifier = *QUALIFIERS.choose(random).unwrap();
     let from = (row.to_vec(), family, qualifier.to_vec());
     let expected: Vec<_> = expected
@@ -456,7 +481,7 @@ fn row(row: &'static [u8], mutations: Vec<Mutation>) -> RowMutations {
 
 async fn count(memtable: Source, table: Source, view: SeqNo) -> ScanCounts {
     let merge = MergeCursor::new(vec![memtable, table]);
-    let mut scan = Scan::new(merge, &RowRange::all(), view, &ALIVE);
+    let mut scan = Scan::new(merge, &RowRange::all(), view, &rules());
     while scan.next().await.unwrap() {}
     scan.counts()
 }
@@ -530,6 +555,67 @@ fn a_dropped_family_is_seeked_past() {
     });
 }
 
+fn add(family: u32, qualifier: &str, timestamp: i64, operand: i64) -> Mutation {
+    Mutation::AddToCell {
+        family: FamilyId::new(family),
+        qualifier: Bytes::copy_from_slice(qualifier.as_bytes()),
+        timestamp: Some(at(timestamp)),
+        operand,
+    }
+}
+
+#[test]
+fn operands_of_one_timestamp_are_one_cell() {
+    block_on(async {
+        let batches = [
+            vec![row(b"a", vec![add(4, "q", 7, 1), add(4, "q", 5, i64::MAX), add(5, "q", 5, 3)])],
+            vec![row(b"a", vec![add(4, "q", 5, 2), add(5, "q", 5, -4), add(4, "r", 5, 8)])],
+        ];
+        let (memtable, table, last) = table_and_memtable(&batches).await;
+        let merge = MergeCursor::new(vec![memtable, table]);
+        let mut scan = Scan::new(merge, &RowRange::all(), last, &rules());
+        let cells: Vec<(u32, i64, i64)> = collect(&mut scan)
+            .await
+            .into_iter()
+            .map(|((_, family, _, at), value)| {
+                (family.get(), at.0.micros(), key::operand(&value).unwrap())
+            })
+            .collect();
+        let expected = [(4, 7, 1), (4, 5, i64::MAX.wrapping_add(2)), (4, 5, 8), (5, 5, 3)];
+        assert_eq!(cells, expected);
+        assert_eq!(scan.counts().visible, 4);
+    });
+}
+
+#[test]
+fn a_cell_that_is_not_of_its_familys_kind_is_damage() {
+    block_on(async {
+        let wrong = [
+            Mutation::SetCell {
+                family: FamilyId::new(4),
+                qualifier: Bytes::new(),
+                timestamp: Some(at(1)),
+                value: Bytes::from_static(&[0; 8]),
+            },
+            add(1, "q", 1, 1),
+        ];
+        for mutation in wrong {
+            let batches = [vec![row(b"a", vec![set("q", 2)])], vec![row(b"a", vec![mutation])]];
+            let (memtable, table, last) = table_and_memtable(&batches).await;
+            let merge = MergeCursor::new(vec![memtable, table]);
+            let mut scan = Scan::new(merge, &RowRange::all(), last, &rules());
+            let outcome = loop {
+                match scan.next().await {
+                    Ok(true) => {}
+                    outcome => break outcome,
+                }
+            };
+            assert_eq!(outcome.unwrap_err().kind(), types::ErrorKind::Corrupt);
+            assert!(!scan.next().await.unwrap(), "the scan is over");
+        }
+    });
+}
+
 #[test]
 fn a_table_whose_turn_does_not_come_is_not_read() {
     block_on(async {
@@ -537,7 +623,7 @@ fn a_table_whose_turn_does_not_come_is_not_read() {
         let (memtable, table, last) = table_and_memtable(&batches).await;
         let merge = MergeCursor::new(vec![memtable, table]);
         let rows = RowRange::row(&Bytes::from_static(b"a"));
-        let mut scan = Scan::new(merge, &rows, last, &ALIVE);
+        let mut scan = Scan::new(merge, &rows, last, &rules());
         while scan.next().await.unwrap() {}
         assert_eq!((scan.counts().visible, scan.counts().loads), (1, 0));
     });
@@ -546,7 +632,7 @@ fn a_table_whose_turn_does_not_come_is_not_read() {
 #[test]
 fn scans_may_change_threads() {
     fn assert_send<T: Send>(_: T) {}
-    let mut scan = Scan::new(MergeCursor::new(Vec::new()), &RowRange::all(), SeqNo::MAX, &ALIVE);
+    let mut scan = Scan::new(MergeCursor::new(Vec::new()), &RowRange::all(), SeqNo::MAX, &rules());
     assert_send(scan.next());
     assert!(!block_on(scan.next()).unwrap());
 }

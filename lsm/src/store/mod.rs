@@ -47,6 +47,7 @@ use crate::manifest::Chain;
 use crate::memtable::MemtableOptions;
 use crate::options::StoreOptions;
 use crate::pin::Pinned;
+use crate::rules::FamilyRules;
 use crate::statistics::{Counters, Statistics};
 use crate::version::Version;
 
@@ -94,6 +95,8 @@ pub struct Store {
     flushing: Arc<tokio::sync::Mutex<()>>,
     pub(crate) compactions: Control,
     pub(crate) counters: Arc<Counters>,
+    /// The newest schema's.
+    rules: Mutex<Arc<FamilyRules>>,
     stop: OnceLock<Stop>,
     /// Nothing is committed or placed while it stands: see [`Store::seal`].
     is_sealed: AtomicBool,
@@ -350,6 +353,21 @@ impl Store {
         self.compactions.hold();
         // Whoever is in the middle of something sees the stop or finishes first.
         drop((self.flushing.lock().await, self.compactions.turn().await, self.head.lock().await));
+    }
+
+    /// From now on merges drop and fold what these rules allow: the newest schema's. Before the
+    /// first call they know no family, and so keep all that a reader could see.
+    pub fn set_rules(&self, rules: &Arc<FamilyRules>) {
+        *self.rules_held() = Arc::clone(rules);
+    }
+
+    /// The rules that merges go by.
+    pub(crate) fn rules(&self) -> Arc<FamilyRules> {
+        Arc::clone(&self.rules_held())
+    }
+
+    fn rules_held(&self) -> MutexGuard<'_, Arc<FamilyRules>> {
+        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until no flush is going on, its commit included.

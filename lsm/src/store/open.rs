@@ -131,6 +131,7 @@ impl Store {
             flushing: Arc::default(),
             compactions,
             counters: Arc::default(),
+            rules: Mutex::default(),
             stop: OnceLock::new(),
             is_sealed: AtomicBool::new(false),
         }))

@@ -1,11 +1,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use types::{FamilyId, RowRange, SeqNo, key};
+use types::{RowRange, SeqNo, key};
 
 use super::{State, Store};
 use crate::cursor::{MergeCursor, Source};
 use crate::resolve::Scan;
+use crate::rules::FamilyRules;
 
 /// What one read pins: the version, the memtables, and the number up to which it sees. Holding it
 /// keeps its SSTables and memtables alive: a long scan takes a new one now and then.
@@ -26,16 +27,16 @@ impl ReadView {
         self.seq
     }
 
-    /// The visible cells of `rows`, as far as they are the range's; families not among
-    /// `families_alive` are not there. `fill_cache`: blocks that it reads stay in the cache (for
-    /// single rows and short scans).
+    /// The visible cells of `rows`, as far as they are the range's; families that the rules do not
+    /// know are not there. `fill_cache`: blocks that it reads stay in the cache (for single rows and
+    /// short scans).
     ///
     /// Tables whose keys or filters rule the rows out, or that hold none of the families, are not
     /// looked into.
-    pub fn scan(&self, rows: &RowRange, families_alive: &[FamilyId], fill_cache: bool) -> Scan {
+    pub fn scan(&self, rows: &RowRange, rules: &Arc<FamilyRules>, fill_cache: bool) -> Scan {
         let rows = rows.intersection(self.store.bounds());
-        let merge = self.merge_of(&rows, Some(families_alive), fill_cache);
-        Scan::new(merge, &rows, self.seq, families_alive)
+        let merge = self.merge_of(&rows, Some(rules), fill_cache);
+        Scan::new(merge, &rows, self.seq, rules)
     }
 
     /// Everything stored of `rows`, whether visible or not, merged.
@@ -48,11 +49,10 @@ impl ReadView {
     fn merge_of(
         &self,
         rows: &RowRange,
-        wanted: Option<&[FamilyId]>,
+        wanted: Option<&FamilyRules>,
         fill_cache: bool,
     ) -> MergeCursor {
-        let mut wanted = wanted.map(<[FamilyId]>::to_vec);
-        wanted.iter_mut().for_each(|families| families.sort_unstable());
+        let wanted = wanted.map(FamilyRules::ids);
         let layers = self.state.layers().collect::<Vec<_>>().into_iter().rev();
         let mut sources: Vec<Source> = layers
             .filter(|layer| layer.is_used())
@@ -80,7 +80,7 @@ impl ReadView {
                 continue;
             }
             let properties = &reference.meta.properties;
-            if wanted.as_deref().is_some_and(|families| !properties.may_concern(families)) {
+            if wanted.is_some_and(|families| !properties.may_concern(families)) {
                 continue;
             }
             let table =

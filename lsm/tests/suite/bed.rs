@@ -11,16 +11,25 @@ use rand::rngs::StdRng;
 use sstable::ValueRef;
 use storage::{FileSystem, Path};
 use tepui_lsm::{
-    Batch, CountingListener, FileIds, LogPosition, Reason, Result, Store, StoreConfig,
-    StoreOptions, decode_excise, encode_excise, sweep_table,
+    Batch, CountingListener, FamilyRule, FamilyRules, FileIds, LogPosition, Reason, Result, Store,
+    StoreConfig, StoreOptions, decode_excise, encode_excise, sweep_table,
 };
 use types::{
-    Bloom, Compression, Epoch, FamilyId, GroupSettings, LocalityGroup, Mutation, RangeId,
-    RowMutations, RowRange, SeqNo, SessionId, TableId, Timestamp, TimestampRange,
+    Aggregate, Bloom, Compression, Epoch, FamilyId, GroupSettings, LocalityGroup, Mutation,
+    RangeId, RowMutations, RowRange, SeqNo, SessionId, TableId, Timestamp, TimestampRange, key,
 };
 
 /// The family that tests write to.
 pub(super) const FAMILY: FamilyId = FamilyId::new(1);
+/// A family of sums.
+const SUMS: FamilyId = FamilyId::new(4);
+
+/// Families 1 to 3, whose cells are put, and the sums; all are kept.
+pub(super) fn rules() -> Arc<FamilyRules> {
+    let aggregate = |id| (id == SUMS.get()).then_some(Aggregate::Sum);
+    let rule = |id| FamilyRule { id: FamilyId::new(id), retention: None, aggregate: aggregate(id) };
+    Arc::new(FamilyRules::new([1, 2, 3, 4].map(rule).into(), FamilyId::new(5)))
+}
 
 /// Options small enough that a few cells make several files.
 pub(super) fn tiny_options() -> StoreOptions {
@@ -112,8 +121,7 @@ pub(super) type Cell = (String, u32, String, i64, Vec<u8>);
 /// Every visible cell, values outside the blocks read piece by piece.
 pub(super) async fn visible(store: &Arc<Store>) -> Result<Vec<Cell>> {
     let view = store.view()?;
-    let families = [FamilyId::new(1), FamilyId::new(2)];
-    let mut scan = view.scan(&RowRange::all(), &families, true);
+    let mut scan = view.scan(&RowRange::all(), &rules(), true);
     let mut cells = Vec::new();
     while scan.next().await? {
         let cell = scan.cell();
@@ -163,6 +171,12 @@ impl Model {
                 let micros = timestamp.expect("tests set timestamps").micros();
                 let key = (row.to_owned(), family.get(), text(qualifier), Reverse(micros));
                 self.0.insert(key, value.to_vec());
+            }
+            Mutation::AddToCell { family, qualifier, timestamp, operand } => {
+                let micros = timestamp.expect("tests set timestamps").micros();
+                let key = (row.to_owned(), family.get(), text(qualifier), Reverse(micros));
+                let before = self.0.get(&key).map_or(0, |value| key::operand(value).unwrap());
+                self.0.insert(key, before.wrapping_add(*operand).to_be_bytes().to_vec());
             }
             Mutation::DeleteCells { family, qualifier, range } => {
                 let qualifier = text(qualifier);
@@ -258,7 +272,7 @@ fn random_row(random: &mut StdRng) -> RowMutations {
 }
 
 fn random_mutation(random: &mut StdRng) -> Mutation {
-    let family = FamilyId::new(random.random_range(1..3));
+    let family = FamilyId::new([1, 2, 4][random.random_range(0..3)]);
     let qualifier = Bytes::from(["", "a", "b"][random.random_range(0..3)]);
     let micros = random.random_range(0..4);
     match random.random_range(0..12) {
@@ -268,6 +282,10 @@ fn random_mutation(random: &mut StdRng) -> Mutation {
             let end = Some(at(micros + 1));
             let range = TimestampRange { start: at(micros), end };
             Mutation::DeleteCells { family, qualifier, range }
+        }
+        _ if family == SUMS => {
+            let operand = random.random_range(-1_000..1_000);
+            Mutation::AddToCell { family, qualifier, timestamp: Some(at(micros)), operand }
         }
         _ => {
             let big = random.random_range(0..8) == 0;
@@ -373,9 +391,11 @@ pub(super) async fn act(store: &Arc<Store>, log: &mut Log, action: &Action) -> R
             log.groups.clone_from(groups);
         }
         Action::Compact => {
+            store.set_rules(&rules());
             store.compact_once().await?;
         }
         Action::CompactAll => {
+            store.set_rules(&rules());
             store.compact_all().await?;
         }
     }

@@ -9,13 +9,13 @@ use rand::rngs::StdRng;
 use sstable::BlockCache;
 use storage::memory::{Crash, MemoryFileSystem};
 use storage::{FileSystem, Path};
-use tepui_lsm::{Manifest, Store, StoreConfig, inspect, manifest_name, table_path};
+use tepui_lsm::{FamilyRules, Manifest, Store, StoreConfig, inspect, manifest_name, table_path};
 use types::{
     Bloom, Compression, FamilyId, GroupSettings, LocalityGroup, Mutation, RowRange, Timestamp,
 };
 
 use super::bed::{
-    Log, act, at, config, flush, history, on_row, random_groups, set, visible, write,
+    Log, act, at, config, flush, history, on_row, random_groups, rules, set, visible, write,
 };
 
 fn group(name: &str, families: &[u32], settings: GroupSettings) -> LocalityGroup {
@@ -146,7 +146,8 @@ async fn a_merge_brings_cells_to_their_present_group() {
 /// Reads one family; the number of blocks that were read for it.
 async fn blocks_read(store: &Arc<Store>, family: u32) -> u64 {
     let view = store.view().unwrap();
-    let mut scan = view.scan(&RowRange::all(), &[FamilyId::new(family)], false);
+    let only = Arc::new(FamilyRules::plain(&[FamilyId::new(family)]));
+    let mut scan = view.scan(&RowRange::all(), &only, false);
     while scan.next().await.unwrap() {
         assert_eq!(scan.cell().family, FamilyId::new(family));
     }
@@ -232,8 +233,7 @@ async fn a_kill_around_a_flush_recovers_all_groups_alike() {
             let _ = run(&disk, &mut log).await;
             let store = log.recover(config(Arc::new(disk.crash(crash)), 2)).await.unwrap();
             let view = store.view().unwrap();
-            let families: Vec<FamilyId> = (1..=3).map(FamilyId::new).collect();
-            let mut scan = view.scan(&RowRange::all(), &families, false);
+            let mut scan = view.scan(&RowRange::all(), &rules(), false);
             let mut found = Vec::new();
             while scan.next().await.unwrap() {
                 let cell = scan.cell();

@@ -6,9 +6,9 @@ use rand::{Rng, SeedableRng};
 use storage::FileSystem;
 use storage::memory::MemoryFileSystem;
 use tepui_lsm::{Batch, Store, sweep_table, table_path};
-use types::{ErrorKind, FamilyId, FileId, SeqNo};
+use types::{ErrorKind, FileId, SeqNo};
 
-use super::bed::{at, config, flush, on_row, put, set, visible};
+use super::bed::{at, config, flush, on_row, put, rules, set, visible};
 
 fn seq(raw: u64) -> SeqNo {
     SeqNo::from_raw(raw).unwrap()
@@ -109,8 +109,7 @@ async fn a_file_stays_while_a_scan_reads_it() {
     }
     let tables = || memory.paths().iter().filter(|path| path.name().ends_with(".sst")).count();
     let view = store.view().unwrap();
-    let families = [FamilyId::new(1)];
-    let mut scan = view.scan(&types::RowRange::all(), &families, false);
+    let mut scan = view.scan(&types::RowRange::all(), &rules(), false);
     assert!(scan.next().await.unwrap());
     assert!(store.compact_all().await.unwrap());
     assert_eq!((tables(), store.retired_count()), (4, 3));

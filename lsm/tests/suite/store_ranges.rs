@@ -11,10 +11,11 @@ use storage::memory::MemoryFileSystem;
 use tepui_lsm::{
     FileIds, Reason, Store, StoreConfig, Sweep, range_folder, remove_ranges_but, sweep_table,
 };
-use types::{ErrorKind, FamilyId, RangeId, RowRange};
+use types::{ErrorKind, RangeId, RowRange};
 
 use super::bed::{
-    Log, act, config, delete_cells, flush, flush_cuts, history, on_row, put, set, visible, write,
+    Log, act, config, delete_cells, flush, flush_cuts, history, on_row, put, rules, set, visible,
+    write,
 };
 
 fn rows(start: &str, end: &str) -> RowRange {
@@ -51,7 +52,7 @@ async fn rows_cut_out_are_gone_from_memory_and_files_and_may_be_written_again() 
     assert_eq!(names(&store).await, ["a", "d", "e"]);
     let clips = store.version().tables().filter(|table| table.clip.is_some()).count();
     assert_eq!(clips, 2, "the file has a hole");
-    let mut scan = view.scan(&RowRange::all(), &[FamilyId::new(1)], true);
+    let mut scan = view.scan(&RowRange::all(), &rules(), true);
     let mut seen = 0;
     while scan.next().await.unwrap() {
         seen += 1;
@@ -287,7 +288,7 @@ async fn a_sweep_spares_what_is_read_or_written_and_stops_at_damage() {
     // Cut out: no longer named by any manifest once it is merged, but clipped, so not removed.
     cut(&store, &rows("row 010", "row 290")).await;
     let view = store.view().unwrap();
-    let mut scan = view.scan(&RowRange::all(), &[FamilyId::new(1)], false);
+    let mut scan = view.scan(&RowRange::all(), &rules(), false);
     assert!(scan.next().await.unwrap());
     put(&store, "row 000", "p", 0, b"more");
     flush(&store).await.unwrap();

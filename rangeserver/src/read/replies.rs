@@ -22,12 +22,12 @@ use bytes::Bytes;
 use client::{ReadReplies, ReadReply, ReadRequest, Result};
 use lsm::{ReadView, Scan, ScanStep};
 use sstable::{StoredValue, Table, ValueRef};
-use types::{FamilyId, Generation, RowRange, TableSchema, key};
+use types::{Generation, RowRange, key};
 
 use super::encode::{CHUNK_VALUE_BYTES_MAX, CellHead, ReplyEncoder};
 use crate::budget::Held;
 use crate::error::from_store;
-use crate::range::Range;
+use crate::range::{InForce, Range};
 use crate::server::Shared;
 
 /// What a read holds of the budget besides its reply, bytes.
@@ -41,8 +41,7 @@ const STEPS_PER_TURN: u32 = 1024;
 pub(crate) struct RangeRead {
     shared: Arc<Shared>,
     range: Arc<Range>,
-    schema: Arc<TableSchema>,
-    families: Vec<FamilyId>,
+    in_force: InForce,
     generation: Generation,
     held: Held,
     view: ReadView,
@@ -82,8 +81,7 @@ impl RangeRead {
         request: &ReadRequest,
         held: Held,
     ) -> Result<RangeRead> {
-        let schema = range.schema();
-        let families = schema.families.iter().map(|family| family.id).collect();
+        let in_force = range.in_force();
         // The schema may have changed since the check.
         range.check_generation(request.target.generation)?;
         let view = range.store().view().map_err(|error| from_store(&error))?;
@@ -91,8 +89,7 @@ impl RangeRead {
         let rows = request.spec.rows.within(range.store().bounds());
         Ok(RangeRead {
             viewed_at: shared.pipeline.env.monotonic(),
-            schema,
-            families,
+            in_force,
             generation: request.target.generation,
             held,
             view,
@@ -175,7 +172,7 @@ impl RangeRead {
         }
         let few = self.rows_left.is_some_and(|left| left <= CACHED_ROWS_MAX);
         let fills_cache = few || rows.single_row().is_some();
-        self.scan = Some(self.view.scan(&rows, &self.families, fills_cache));
+        self.scan = Some(self.view.scan(&rows, &self.in_force.rules, fills_cache));
         self.scan_end = rows.end;
     }
 
@@ -228,7 +225,7 @@ impl RangeRead {
         }
         self.scratch.clear();
         cell.qualifier_into(&mut self.scratch);
-        let family = self.schema.family_by_id(cell.family);
+        let family = self.in_force.schema.family_by_id(cell.family);
         let family = family.expect("a scan shows families of the schema only");
         self.encoder.begin_cell(CellHead {
             family: cell.family,
