@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use client::{NewFamily, NewGroup, TableDescription};
 use serde_json::{Value, json};
-use types::{Granularity, Retention};
+use types::{Aggregate, Granularity};
 
 use crate::outcome::{Failure, Out};
 use crate::target::{Format, Target};
@@ -26,13 +26,16 @@ enum Command {
 Examples:
   tepui table create users --family profile --family log:maxage=30d
   tepui table create events --family 'e:maxversions=3 or maxage=7d' --split m --split t
-  tepui table create pages --family text --family links --group hot=links,in-memory")]
+  tepui table create pages --family text --family links --group hot=links,in-memory
+  tepui table create hits --family count:sum --family slowest:max:maxage=90d")]
     Create {
         /// 1 to 50 of the characters -_.a-zA-Z0-9
         name: String,
         /// A family, with a rule for the cells that may be dropped: NAME, NAME:maxversions=N,
-        /// NAME:maxage=30d (s, m, h, d), or two or more rules with `or` or `and` between them
-        #[arg(long = "family", value_name = "NAME[:RULE]", value_parser = parse_family)]
+        /// NAME:maxage=30d (s, m, h, d), or two or more rules with `or` or `and` between them.
+        /// NAME:sum, NAME:min or NAME:max (and then a rule) makes its cells aggregates, to which
+        /// numbers are added
+        #[arg(long = "family", value_name = "NAME[:AGGREGATE][:RULE]", value_parser = parse_family)]
         families: Vec<NewFamily>,
         /// A locality group, whose families are stored apart: NAME=FAMILY,... and any of in-memory,
         /// compression:none, compression:lz4, filters:rows, filters:none, block:SIZE. The group
@@ -115,13 +118,33 @@ pub(crate) async fn run(args: TableArgs, out: &mut Out) -> Result<(), Failure> {
 }
 
 fn parse_family(argument: &str) -> Result<NewFamily, String> {
-    let (name, rule) = match argument.split_once(':') {
-        Some((name, rule)) => (name, Some(rule)),
-        None => (argument, None),
-    };
+    let mut parts = argument.splitn(3, ':');
+    let name = parts.next().unwrap_or_default();
     types::validate_family_name(name)?;
-    let retention = rule.map(retention::parse).transpose()?;
-    Ok(NewFamily { name: name.to_owned(), retention, aggregate: None })
+    let mut rest = parts.next();
+    let aggregate = rest.and_then(parse_aggregate);
+    if aggregate.is_some() {
+        rest = parts.next();
+    }
+    if let Some(more) = parts.next() {
+        return Err(format!("{more:?} is one part too many: write NAME[:AGGREGATE][:RULE]"));
+    }
+    let retention = rest.map(retention::parse).transpose()?;
+    Ok(NewFamily { name: name.to_owned(), retention, aggregate })
+}
+
+fn parse_aggregate(word: &str) -> Option<Aggregate> {
+    [Aggregate::Sum, Aggregate::Min, Aggregate::Max]
+        .into_iter()
+        .find(|aggregate| aggregate_word(*aggregate) == word)
+}
+
+fn aggregate_word(aggregate: Aggregate) -> &'static str {
+    match aggregate {
+        Aggregate::Sum => "sum",
+        Aggregate::Min => "min",
+        Aggregate::Max => "max",
+    }
 }
 
 fn done(out: &mut Out, format: Format, what: &str, name: &str) -> Result<(), Failure> {
@@ -183,13 +206,8 @@ fn describe(
         }));
     }
     out.text(&format!("{}\ntimestamps in {granularity}\n\n", table.name))?;
-    let rule = |rule: &Option<Retention>| rule.as_ref().map_or("keep all".into(), retention::text);
-    let rows: Vec<_> = table
-        .families
-        .iter()
-        .map(|family| vec![family.name.clone(), rule(&family.retention)])
-        .collect();
-    out.text(&text::table(&["family", "drop when"], &rows))?;
+    let rows: Vec<_> = table.families.iter().map(family_row).collect();
+    out.text(&text::table(&["family", "cells", "drop when"], &rows))?;
     if !groups.is_empty() {
         let row = |one: &NewGroup| {
             vec![one.name.clone(), one.families.join(" "), group::settings(&one.settings)]
@@ -209,9 +227,16 @@ fn describe(
     out.text(&text::table(&["range from", "to", "bytes, about"], &rows))
 }
 
+fn family_row(family: &NewFamily) -> Vec<String> {
+    let cells = family.aggregate.map_or("values", aggregate_word);
+    let rule = family.retention.as_ref().map_or("keep all".to_owned(), retention::text);
+    vec![family.name.clone(), cells.to_owned(), rule]
+}
+
 fn family_json(family: &NewFamily) -> Value {
     json!({
         "family": family.name,
+        "aggregate": family.aggregate.map(aggregate_word),
         "drop_when": family.retention.as_ref().map(retention::text),
     })
 }
@@ -226,6 +251,8 @@ fn range_json(range: &Sampled) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use types::Retention;
+
     use super::*;
 
     #[test]
@@ -234,7 +261,14 @@ mod tests {
         assert_eq!((family.name.as_str(), family.retention), ("f", None));
         let family = parse_family("f:maxversions=2").unwrap();
         assert_eq!(family.retention, Some(Retention::MaxVersions(2)));
-        for bad in ["", ":maxage=1d", "f:", "f g", "f:keep"] {
+        let family = parse_family("f:sum").unwrap();
+        assert_eq!((family.aggregate, family.retention), (Some(Aggregate::Sum), None));
+        let family = parse_family("max:max:maxversions=2").unwrap();
+        assert_eq!(family.aggregate, Some(Aggregate::Max));
+        assert_eq!(family.retention, Some(Retention::MaxVersions(2)));
+        let bad_aggregates =
+            ["f:sum:", "f:avg", "f:sum:min", "f:maxversions=2:sum", "f:sum:sum:min"];
+        for bad in ["", ":maxage=1d", "f:", "f g", "f:keep"].into_iter().chain(bad_aggregates) {
             parse_family(bad).expect_err(bad);
         }
     }

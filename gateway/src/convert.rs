@@ -9,10 +9,12 @@ use proto::google::bigtable::admin::v2::gc_rule::{Intersection, Rule, Union};
 use proto::google::bigtable::admin::v2::modify_column_families_request::Modification;
 use proto::google::bigtable::admin::v2::modify_column_families_request::modification::Mod;
 use proto::google::bigtable::admin::v2::table::{TimestampGranularity, View};
+use proto::google::bigtable::admin::v2::r#type::aggregate::Aggregator;
+use proto::google::bigtable::admin::v2::r#type::{self, Kind, int64};
 use types::limits::{FAMILIES_MAX, RETENTION_BYTES_MAX};
-use types::{Granularity, Retention, TableSchema, validate_family_name};
+use types::{Aggregate, Granularity, Retention, TableSchema, validate_family_name};
 
-use crate::validate::{refuse, too_long};
+use crate::validate::{too_long, unimplemented};
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 /// The longest duration on the wire: 10,000 years.
@@ -33,15 +35,71 @@ pub(crate) fn table(schema: &TableSchema, view: View) -> v2::Table {
 }
 
 fn families(schema: &TableSchema) -> BTreeMap<String, v2::ColumnFamily> {
-    let family = |retention: &Option<Retention>| v2::ColumnFamily {
-        gc_rule: Some(v2::GcRule { rule: retention.as_ref().map(rule) }),
-        value_type: None,
+    let family = |declared: &types::ColumnFamily| v2::ColumnFamily {
+        gc_rule: Some(v2::GcRule { rule: declared.retention.as_ref().map(rule) }),
+        value_type: declared.aggregate.map(value_type),
     };
-    schema
-        .families
-        .iter()
-        .map(|declared| (declared.name.clone(), family(&declared.retention)))
-        .collect()
+    let named = schema.families.iter().map(|declared| (declared.name.clone(), family(declared)));
+    named.collect()
+}
+
+/// The type of an aggregate family: numbers of 64 bits go in, and their big-endian bytes are kept.
+fn value_type(aggregate: Aggregate) -> v2::Type {
+    let aggregator = match aggregate {
+        Aggregate::Sum => Aggregator::Sum(r#type::aggregate::Sum {}),
+        Aggregate::Min => Aggregator::Min(r#type::aggregate::Min {}),
+        Aggregate::Max => Aggregator::Max(r#type::aggregate::Max {}),
+    };
+    let big_endian = int64::encoding::BigEndianBytes { bytes_type: None };
+    let encoding = int64::encoding::Encoding::BigEndianBytes(big_endian);
+    let number = v2::Type {
+        kind: Some(Kind::Int64Type(r#type::Int64 {
+            encoding: Some(int64::Encoding { encoding: Some(encoding) }),
+        })),
+    };
+    v2::Type {
+        kind: Some(Kind::AggregateType(Box::new(r#type::Aggregate {
+            input_type: Some(Box::new(number.clone())),
+            state_type: Some(Box::new(number)),
+            aggregator: Some(aggregator),
+        }))),
+    }
+}
+
+/// How a family that is created with this type folds; `None`: its cells are put.
+fn aggregate(value_type: Option<&v2::Type>) -> Result<Option<Aggregate>> {
+    let Some(kind) = value_type.and_then(|value_type| value_type.kind.as_ref()) else {
+        return Ok(None);
+    };
+    let Kind::AggregateType(declared) = kind else {
+        return Err(unimplemented("A value type of a column family that is no aggregate"));
+    };
+    let aggregate = match &declared.aggregator {
+        Some(Aggregator::Sum(_)) => Aggregate::Sum,
+        Some(Aggregator::Min(_)) => Aggregate::Min,
+        Some(Aggregator::Max(_)) => Aggregate::Max,
+        Some(Aggregator::HllppUniqueCount(_)) => {
+            return Err(unimplemented("An aggregate of type hllpp_unique_count"));
+        }
+        None => return Err(Error::invalid("an aggregate type needs an aggregator")),
+    };
+    let input = declared.input_type.as_deref().and_then(|input| input.kind.as_ref());
+    match input {
+        Some(Kind::Int64Type(number)) => big_endian(number).map(|()| Some(aggregate)),
+        Some(_) => Err(Error::invalid("the input of an aggregate must be of type int64")),
+        None => Err(Error::invalid("an aggregate type needs an input type")),
+    }
+}
+
+/// Numbers are kept as their big-endian bytes, which is also what no encoding means.
+fn big_endian(number: &r#type::Int64) -> Result<()> {
+    let encoding = number.encoding.as_ref().and_then(|encoding| encoding.encoding.as_ref());
+    match encoding {
+        None | Some(int64::encoding::Encoding::BigEndianBytes(_)) => Ok(()),
+        Some(int64::encoding::Encoding::OrderedCodeBytes(_)) => {
+            Err(Error::invalid("the input of an aggregate must be encoded as big_endian_bytes"))
+        }
+    }
 }
 
 fn rule(retention: &Retention) -> Rule {
@@ -77,13 +135,9 @@ pub(crate) fn new_families(
 
 fn new_family(name: &str, family: &v2::ColumnFamily) -> Result<NewFamily> {
     validate_family_name(name).map_err(Error::invalid)?;
-    let typed = family.value_type.as_ref();
-    refuse(
-        typed.is_some_and(|value_type| value_type.kind.is_some()),
-        "A value type of a column family",
-    )?;
+    let aggregate = aggregate(family.value_type.as_ref())?;
     let retention = retention(family.gc_rule.as_ref())?;
-    Ok(NewFamily { name: name.to_owned(), retention, aggregate: None })
+    Ok(NewFamily { name: name.to_owned(), retention, aggregate })
 }
 
 /// The granularity that a table is created with.
@@ -227,6 +281,14 @@ mod tests {
         ] {
             assert_eq!(round_trip(&rule).unwrap(), rule);
         }
+    }
+
+    #[test]
+    fn aggregate_types_survive_the_way_there_and_back() {
+        for kind in [Aggregate::Sum, Aggregate::Min, Aggregate::Max] {
+            assert_eq!(aggregate(Some(&value_type(kind))).unwrap(), Some(kind));
+        }
+        assert_eq!(aggregate(Some(&v2::Type::default())).unwrap(), None);
     }
 
     #[test]

@@ -12,8 +12,10 @@ use crate::google::bigtable::v2 as data;
 use crate::limits;
 use crate::tepui::admin::v1 as own;
 
-/// Bytes of everything in a request that has to do with aggregates; none can be stored.
-const AGGREGATE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of types in the values of aggregate mutations: a server needs none.
+const VALUE_TYPE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of arrays in the values of aggregate mutations: none is legal.
+const VALUE_ARRAY_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a table's description, or of a change to it.
 const SCHEMA_BYTES_MAX: usize = 1 << 20;
 /// Splits of a new table, doubles included.
@@ -27,6 +29,8 @@ pub struct Bound {
     /// What stands there, in words.
     what: &'static str,
     most: Most,
+    /// What is counted below the path, if there is anything.
+    within: &'static [Bound],
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +40,27 @@ enum Most {
 }
 
 const fn fields(path: &'static [u32], most: usize, what: &'static str) -> Bound {
-    Bound { path, what, most: Most::Fields(most) }
+    Bound { path, what, most: Most::Fields(most), within: &[] }
 }
 
 const fn bytes(path: &'static [u32], most: usize, what: &'static str) -> Bound {
-    Bound { path, what, most: Most::Bytes(most) }
+    Bound { path, what, most: Most::Bytes(most), within: &[] }
 }
+
+/// Mutations of aggregate cells: their values can be deep, and big when decoded.
+const fn aggregates(path: &'static [u32], what: &'static str) -> Bound {
+    Bound { path, what, most: Most::Fields(limits::MUTATIONS_MAX), within: AGGREGATE_VALUES }
+}
+
+/// Column qualifier, timestamp and input of a mutation of an aggregate cell.
+const AGGREGATE_VALUES: &[Bound] = &[
+    bytes(&[2, 4], VALUE_ARRAY_BYTES_MAX, "arrays"),
+    bytes(&[2, 7], VALUE_TYPE_BYTES_MAX, "types"),
+    bytes(&[3, 4], VALUE_ARRAY_BYTES_MAX, "arrays"),
+    bytes(&[3, 7], VALUE_TYPE_BYTES_MAX, "types"),
+    bytes(&[4, 4], VALUE_ARRAY_BYTES_MAX, "arrays"),
+    bytes(&[4, 7], VALUE_TYPE_BYTES_MAX, "types"),
+];
 
 /// A request that is looked at before it is decoded.
 pub trait Admission {
@@ -53,27 +72,36 @@ pub trait Admission {
     /// # Errors
     /// A text that says what there is too much of, or that the bytes are no message.
     fn admit(encoded: &[u8]) -> Result<(), String> {
-        for bound in Self::BOUNDS {
-            let mut tally = Tally::default();
-            tally.count(encoded, bound.path).ok_or("the request is not a message of its type")?;
-            let (found, most, unit) = match bound.most {
-                Most::Fields(most) => (tally.fields, most, ""),
-                Most::Bytes(most) => (tally.bytes, most, " bytes of"),
-            };
-            if found > most {
-                let what = bound.what;
-                return Err(format!("{found}{unit} {what} in one request, more than {most}"));
-            }
+        Self::BOUNDS.iter().try_for_each(|bound| bound.check(encoded, &[]))
+    }
+}
+
+impl Bound {
+    /// Counts at its path below `above`.
+    fn check(&self, encoded: &[u8], above: &[u32]) -> Result<(), String> {
+        let path = [above, self.path].concat();
+        let mut tally = Tally::default();
+        tally.count(encoded, &path).ok_or("the request is not a message of its type")?;
+        let (found, most, unit) = match self.most {
+            Most::Fields(most) => (tally.fields, most, ""),
+            Most::Bytes(most) => (tally.bytes, most, " bytes of"),
+        };
+        if found > most {
+            let what = self.what;
+            return Err(format!("{found}{unit} {what} in one request, more than {most}"));
         }
-        Ok(())
+        if found == 0 {
+            return Ok(());
+        }
+        self.within.iter().try_for_each(|bound| bound.check(encoded, &path))
     }
 }
 
 impl Admission for data::MutateRowRequest {
     const BOUNDS: &'static [Bound] = &[
         fields(&[3], limits::MUTATIONS_MAX, "mutations"),
-        bytes(&[3, 5], AGGREGATE_BYTES_MAX, "AddToCell"),
-        bytes(&[3, 6], AGGREGATE_BYTES_MAX, "MergeToCell"),
+        aggregates(&[3, 5], "AddToCell"),
+        aggregates(&[3, 6], "MergeToCell"),
     ];
 }
 
@@ -81,8 +109,8 @@ impl Admission for data::MutateRowsRequest {
     const BOUNDS: &'static [Bound] = &[
         fields(&[2], limits::MUTATIONS_MAX, "entries"),
         fields(&[2, 2], limits::MUTATIONS_MAX, "mutations"),
-        bytes(&[2, 2, 5], AGGREGATE_BYTES_MAX, "AddToCell"),
-        bytes(&[2, 2, 6], AGGREGATE_BYTES_MAX, "MergeToCell"),
+        aggregates(&[2, 2, 5], "AddToCell"),
+        aggregates(&[2, 2, 6], "MergeToCell"),
     ];
 }
 
@@ -199,6 +227,22 @@ mod tests {
         for (entries, mutations) in [(1, 100_001), (1001, 100), (100_001, 0)] {
             data::MutateRowsRequest::admit(&mutate_rows(entries, mutations)).unwrap_err();
         }
+    }
+
+    #[test]
+    fn the_values_of_aggregates_are_looked_into() {
+        use data::value::Kind;
+        let add = |input: data::Value| {
+            let add = data::mutation::AddToCell { input: Some(input), ..Default::default() };
+            let mutation = data::mutation::Mutation::AddToCell(add);
+            let mutations = vec![data::Mutation { mutation: Some(mutation), timestamp_origin: 0 }];
+            data::MutateRowRequest { mutations, ..Default::default() }.encode_to_vec()
+        };
+        let value = |kind| data::Value { kind: Some(kind), r#type: None };
+        data::MutateRowRequest::admit(&add(value(Kind::IntValue(7)))).unwrap();
+        let array = data::ArrayValue { values: vec![data::Value::default(); 10_000] };
+        let text = data::MutateRowRequest::admit(&add(value(Kind::ArrayValue(array))));
+        assert_eq!(text.unwrap_err(), "20000 bytes of arrays in one request, more than 4096");
     }
 
     #[test]

@@ -3,6 +3,8 @@
     BIGTABLE_EMULATOR_HOST=127.0.0.1:PORT python official_client.py write   # before the server is killed
     BIGTABLE_EMULATOR_HOST=127.0.0.1:PORT python official_client.py verify  # after it came back
 
+`count` and `recount` do the same with aggregates and with a family that keeps few versions.
+
 Every expectation is an assertion; the last line printed is `ok` and the number of checks.
 """
 
@@ -10,7 +12,9 @@ import sys
 
 from google.api_core import exceptions
 from google.cloud import bigtable
+from google.cloud.bigtable.column_family import MaxVersionsGCRule
 from google.cloud.bigtable.data import (
+    AddToCell,
     BigtableDataClient,
     DeleteAllFromFamily,
     DeleteAllFromRow,
@@ -21,8 +25,10 @@ from google.cloud.bigtable.data import (
     SetCell,
 )
 from google.cloud.bigtable.data.exceptions import MutationsExceptionGroup
+from google.cloud.bigtable_admin_v2.types import ColumnFamily, Table, Type
 
 PROJECT, INSTANCE, TABLE = "first-light", "instance-1", "official"
+COUNTS, ROUNDS = "counts", 400
 BIG = bytes(range(256)) * (5 << 12)  # 5 MiB: more than the client's 4 MiB message limit
 checks = 0
 
@@ -122,10 +128,66 @@ def verify():
     check([key for key, _ in samples] == [b"m", b"t", b""], samples)
 
 
+def count():
+    instance = bigtable.Client(project=PROJECT, admin=True).instance(INSTANCE)
+    kinds = Type.Aggregate
+    number = Type(int64_type=Type.Int64())
+    families = {
+        name: ColumnFamily(value_type=Type(aggregate_type=kinds(input_type=number, **kind)))
+        for name, kind in [
+            ("sum", {"sum": kinds.Sum()}), ("min", {"min_": kinds.Min()}), ("max", {"max_": kinds.Max()}),
+        ]
+    }
+    families["few"] = ColumnFamily(gc_rule=MaxVersionsGCRule(2).to_pb())
+    tables = instance._client.table_admin_client
+    tables.create_table(
+        parent=instance.name, table_id=COUNTS, table=Table(column_families=families))
+    told = tables.get_table(name=f"{instance.name}/tables/{COUNTS}").column_families
+    check("sum" in told["sum"].value_type.aggregate_type, told)
+    check(told["sum"].value_type.aggregate_type.input_type.int64_type is not None, told)
+    check("value_type" not in told["few"] and told["few"].gc_rule.max_num_versions == 2, told)
+    family = instance.table(COUNTS).column_family("sum", gc_rule=MaxVersionsGCRule(5))
+    family.update()
+    told = tables.get_table(name=f"{instance.name}/tables/{COUNTS}").column_families["sum"]
+    check("sum" in told.value_type.aggregate_type and told.gc_rule.max_num_versions == 5, told)
+
+    rows = BigtableDataClient(project=PROJECT).get_table(INSTANCE, COUNTS)
+    for n in range(ROUNDS):
+        rows.mutate_row(b"r%d" % (n % 2), [
+            AddToCell("sum", b"q", n, timestamp_micros=1000),
+            AddToCell("min", b"q", -n, timestamp_micros=0),
+            AddToCell("max", b"q", n, timestamp_micros=0),
+            SetCell("few", b"q", b"%d" % n + bytes(20_000), timestamp_micros=1000 * n),
+        ])
+    rows.mutate_row(b"gone", [AddToCell("sum", b"q", 5, timestamp_micros=0), DeleteAllFromRow()])
+    refused(exceptions.InvalidArgument, rows.mutate_row, b"r", [SetCell("sum", b"q", bytes(8))])
+    refused(exceptions.InvalidArgument, rows.mutate_row, b"r",
+            [AddToCell("few", b"q", 1, timestamp_micros=0)])
+    recount()
+
+
+def recount():
+    rows = BigtableDataClient(project=PROJECT).get_table(INSTANCE, COUNTS)
+    for row in range(2):
+        numbers = range(row, ROUNDS, 2)
+        read = rows.read_row(b"r%d" % row)
+        folded = {c.family: (int.from_bytes(c.value, "big", signed=True), c.timestamp_micros)
+                  for c in read.cells if c.family != "few"}
+        expected = {"sum": (sum(numbers), 1000), "min": (-numbers[-1], 0), "max": (numbers[-1], 0)}
+        check(folded == expected, folded)
+        few = [c.timestamp_micros // 1000 for c in read.cells if c.family == "few"]
+        check(few[:2] == [numbers[-1], numbers[-2]], few)
+        check(few == sorted(set(few) & set(numbers), reverse=True), few)
+        check(all(c.value.startswith(b"%d\0" % (c.timestamp_micros // 1000))
+                  for c in read.cells if c.family == "few"), "values belong to their ages")
+    check(rows.read_row(b"gone") is None, "what was deleted stays deleted")
+
+
 def everything_from(keys, start):
     return [key for key in keys if key >= start]
 
 
 if __name__ == "__main__":
-    {"write": write, "verify": verify}[sys.argv[1]]()
+    parts = {"write": write, "verify": verify, "count": count, "recount": recount}
+    parts[sys.argv[1]]()
     print(f"ok: {checks} checks")

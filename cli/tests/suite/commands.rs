@@ -69,6 +69,8 @@ fn tables_are_created_listed_described_and_dropped() {
         "profile",
         "--family",
         "log:maxversions=3 or maxage=7d",
+        "--family",
+        "visits:sum",
         "--split",
         "m",
         "--split",
@@ -85,14 +87,20 @@ fn tables_are_created_listed_described_and_dropped() {
     assert!(again.stderr.starts_with("error: "), "{}", again.stderr);
 
     let described = server.expect(&["table", "describe", "users"]);
-    for part in ["projects/tepui/instances/dev/tables/users", "maxversions=3 or maxage=7d", "(end)"]
-    {
+    for part in [
+        "projects/tepui/instances/dev/tables/users",
+        "maxversions=3 or maxage=7d",
+        "(end)",
+        "visits   sum",
+    ] {
         assert!(described.contains(part), "{described}");
     }
     let described = server.expect(&["table", "describe", "users", "--output", "json"]);
     let json: serde_json::Value = serde_json::from_str(&described).unwrap();
     assert_eq!(json["families"][0]["family"], "log");
     assert_eq!(json["families"][1]["drop_when"], serde_json::Value::Null);
+    assert_eq!(json["families"][1]["aggregate"], serde_json::Value::Null);
+    assert_eq!(json["families"][2]["aggregate"], "sum");
     let ends: Vec<_> = json["ranges"].as_array().unwrap().iter().map(|r| &r["to"]).collect();
     assert_eq!(ends, ["m", "t\\x00", ""]);
 

@@ -46,3 +46,18 @@ fn the_official_client_reads_what_it_wrote_after_kill_9_and_after_a_stop() {
     drive(&python, &server, "verify");
     server.terminate();
 }
+
+#[test]
+fn the_official_client_counts_with_aggregates_and_keeps_few_versions() {
+    let Some(python) = python() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &FLAGS);
+    drive(&python, &server, "count");
+    server.kill();
+    let server = Server::start(data.path(), &FLAGS);
+    drive(&python, &server, "recount");
+    server.terminate();
+    let server = Server::start(data.path(), &FLAGS);
+    drive(&python, &server, "recount");
+    server.terminate();
+}

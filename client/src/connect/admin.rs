@@ -1,7 +1,7 @@
 use bytes::Bytes;
 use proto::google::bigtable::admin::v2 as admin;
 use proto::google::bigtable::v2 as data;
-use types::{ErrorKind, Granularity, Retention, TableName};
+use types::{Aggregate, ErrorKind, Granularity, Retention, TableName};
 
 use super::retry::{Attempts, read_again, write_again};
 use super::{Client, Table};
@@ -201,7 +201,46 @@ impl Table {
 }
 
 fn wire_family(family: &NewFamily) -> admin::ColumnFamily {
-    admin::ColumnFamily { gc_rule: family.retention.as_ref().map(wire_rule), value_type: None }
+    admin::ColumnFamily {
+        gc_rule: family.retention.as_ref().map(wire_rule),
+        value_type: family.aggregate.map(wire_aggregate),
+    }
+}
+
+fn wire_aggregate(aggregate: Aggregate) -> admin::Type {
+    use admin::r#type::aggregate::{Aggregator, Max, Min, Sum};
+    use admin::r#type::{self as wire, Kind, int64};
+    let aggregator = match aggregate {
+        Aggregate::Sum => Aggregator::Sum(Sum {}),
+        Aggregate::Min => Aggregator::Min(Min {}),
+        Aggregate::Max => Aggregator::Max(Max {}),
+    };
+    let big_endian = int64::encoding::BigEndianBytes { bytes_type: None };
+    let encoding = int64::encoding::Encoding::BigEndianBytes(big_endian);
+    let number = wire::Int64 { encoding: Some(int64::Encoding { encoding: Some(encoding) }) };
+    let declared = wire::Aggregate {
+        input_type: Some(Box::new(admin::Type { kind: Some(Kind::Int64Type(number)) })),
+        state_type: None,
+        aggregator: Some(aggregator),
+    };
+    admin::Type { kind: Some(Kind::AggregateType(Box::new(declared))) }
+}
+
+/// `None` for a family whose cells are put.
+fn parse_aggregate(declared: Option<admin::Type>) -> Result<Option<Aggregate>> {
+    use admin::r#type::Kind;
+    use admin::r#type::aggregate::Aggregator;
+    let Some(Kind::AggregateType(declared)) = declared.and_then(|declared| declared.kind) else {
+        return Ok(None);
+    };
+    match declared.aggregator {
+        Some(Aggregator::Sum(_)) => Ok(Some(Aggregate::Sum)),
+        Some(Aggregator::Min(_)) => Ok(Some(Aggregate::Min)),
+        Some(Aggregator::Max(_)) => Ok(Some(Aggregate::Max)),
+        Some(Aggregator::HllppUniqueCount(_)) | None => {
+            Err(violation("an aggregate of a kind that is not known"))
+        }
+    }
 }
 
 fn wire_change(change: &FamilyChange) -> admin::modify_column_families_request::Modification {
@@ -236,7 +275,8 @@ fn describe(table: admin::Table) -> Result<TableDescription> {
     let families = table.column_families.into_iter().map(|(name, family)| {
         let rule = family.gc_rule.and_then(|gc| gc.rule);
         let retention = rule.map(parse_rule).transpose()?;
-        Ok(NewFamily { name, retention, aggregate: None })
+        let aggregate = parse_aggregate(family.value_type)?;
+        Ok(NewFamily { name, retention, aggregate })
     });
     let granularity = match table.granularity {
         wire if wire == i32::from(admin::table::TimestampGranularity::Micros) => {
@@ -292,6 +332,14 @@ mod tests {
             Retention::MaxVersions(10),
         ]);
         assert_eq!(parse_rule(wire_rule(&rule).rule.unwrap()), Ok(rule));
+    }
+
+    #[test]
+    fn aggregates_survive_the_wire() {
+        for aggregate in [Aggregate::Sum, Aggregate::Min, Aggregate::Max] {
+            assert_eq!(parse_aggregate(Some(wire_aggregate(aggregate))), Ok(Some(aggregate)));
+        }
+        assert_eq!(parse_aggregate(None), Ok(None));
     }
 
     #[test]

@@ -46,6 +46,30 @@ impl RowMutation {
         next
     }
 
+    /// Adds a number to a cell of an aggregate family. The request is not repeated by itself when
+    /// its outcome is unknown, because it could count twice.
+    pub fn add_to_cell(
+        self,
+        family: &str,
+        qualifier: impl Into<Bytes>,
+        at: Timestamp,
+        number: i64,
+    ) -> RowMutation {
+        use data::value::Kind;
+        let value = |kind| Some(data::Value { kind: Some(kind), r#type: None });
+        let qualifier = qualifier.into();
+        let bytes = family.len() + qualifier.len();
+        let add = data::mutation::AddToCell {
+            family_name: family.to_owned(),
+            column_qualifier: value(Kind::RawValue(qualifier)),
+            timestamp: value(Kind::RawTimestampMicros(at.micros())),
+            input: value(Kind::IntValue(number)),
+        };
+        let mut next = self.with(data::mutation::Mutation::AddToCell(add), bytes);
+        next.repeatable = false;
+        next
+    }
+
     /// Deletes the cells of one column whose timestamp is in `range`.
     pub fn delete_cells(
         self,

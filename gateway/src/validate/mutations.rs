@@ -4,12 +4,13 @@
 use client::{Error, Result};
 use proto::google::bigtable::v2;
 use proto::google::bigtable::v2::mutation::{
-    DeleteFromColumn, Mutation as Kind, SetCell, TimestampOrigin,
+    AddToCell, DeleteFromColumn, MergeToCell, Mutation as Kind, SetCell, TimestampOrigin,
 };
+use proto::google::bigtable::v2::value;
 use types::limits::{MUTATIONS_MAX, QUALIFIER_BYTES_MAX, VALUE_BYTES_MAX};
 use types::{
-    ErrorKind, FamilyId, Granularity, Mutation, RowMutations, TableSchema, Timestamp,
-    TimestampRange,
+    ColumnFamily, ErrorKind, Granularity, Mutation, RowMutations, TableSchema, Timestamp,
+    TimestampRange, key,
 };
 
 use bytes::Bytes;
@@ -23,7 +24,7 @@ const SERVER_TIME: i64 = -1;
 /// mostly share it.
 pub(crate) struct Checker<'a> {
     schema: &'a TableSchema,
-    last: Option<(&'a str, FamilyId)>,
+    last: Option<&'a ColumnFamily>,
 }
 
 impl<'a> Checker<'a> {
@@ -51,19 +52,23 @@ impl<'a> Checker<'a> {
             Some(Kind::SetCell(set)) => self.set_cell(set, mutation.timestamp_origin),
             Some(Kind::DeleteFromColumn(delete)) => self.delete_from_column(delete),
             Some(Kind::DeleteFromFamily(delete)) => {
-                Ok(Mutation::DeleteFamily { family: self.family(&delete.family_name)? })
+                Ok(Mutation::DeleteFamily { family: self.family(&delete.family_name)?.id })
             }
             Some(Kind::DeleteFromRow(_)) => Ok(Mutation::DeleteRow),
-            Some(Kind::AddToCell(add)) => self.refuse_aggregate(&add.family_name, "AddToCell"),
-            Some(Kind::MergeToCell(merge)) => {
-                self.refuse_aggregate(&merge.family_name, "MergeToCell")
-            }
+            Some(Kind::AddToCell(add)) => self.add_to_cell(add, mutation.timestamp_origin),
+            Some(Kind::MergeToCell(merge)) => self.merge_to_cell(merge, mutation.timestamp_origin),
             None => Err(Error::invalid("a mutation must be set")),
         }
     }
 
     fn set_cell(&mut self, set: &SetCell, origin: i32) -> Result<Mutation> {
         let family = self.family(&set.family_name)?;
+        if family.aggregate.is_some() {
+            let name = &set.family_name;
+            let text = format!("SetCell cannot write to {name}, a family of an aggregate type");
+            return Err(Error::invalid(text));
+        }
+        let family = family.id;
         qualifier(&set.column_qualifier)?;
         if set.value.len() > VALUE_BYTES_MAX {
             return Err(too_long("A cell's value", set.value.len(), VALUE_BYTES_MAX));
@@ -74,6 +79,58 @@ impl<'a> Checker<'a> {
             timestamp: self.timestamp(set.timestamp_micros, origin)?,
             value: set.value.clone(),
         })
+    }
+
+    fn add_to_cell(&mut self, add: &AddToCell, origin: i32) -> Result<Mutation> {
+        let input = add.input.as_ref().and_then(|input| input.kind.as_ref());
+        let Some(value::Kind::IntValue(operand)) = input else {
+            self.aggregate_family(&add.family_name, "AddToCell")?;
+            return Err(Error::invalid("AddToCell: input must be an int_value"));
+        };
+        let at = (add.column_qualifier.as_ref(), add.timestamp.as_ref(), origin);
+        self.operand("AddToCell", &add.family_name, at, *operand)
+    }
+
+    /// The state of a sum, a least or a greatest is what adding it once does.
+    fn merge_to_cell(&mut self, merge: &MergeToCell, origin: i32) -> Result<Mutation> {
+        let state = match merge.input.as_ref().and_then(|input| input.kind.as_ref()) {
+            Some(value::Kind::RawValue(raw) | value::Kind::BytesValue(raw)) => key::operand(raw),
+            _ => None,
+        };
+        let Some(operand) = state else {
+            self.aggregate_family(&merge.family_name, "MergeToCell")?;
+            let text = "MergeToCell: input must be a raw_value of 8 bytes, a big-endian number";
+            return Err(Error::invalid(text));
+        };
+        let at = (merge.column_qualifier.as_ref(), merge.timestamp.as_ref(), origin);
+        self.operand("MergeToCell", &merge.family_name, at, operand)
+    }
+
+    fn operand(
+        &mut self,
+        what: &str,
+        family: &str,
+        (column, timestamp, origin): (Option<&v2::Value>, Option<&v2::Value>, i32),
+        operand: i64,
+    ) -> Result<Mutation> {
+        let family = self.aggregate_family(family, what)?.id;
+        let column = match column.and_then(|column| column.kind.as_ref()) {
+            Some(value::Kind::RawValue(raw) | value::Kind::BytesValue(raw)) => raw.clone(),
+            _ => {
+                let text = format!("{what}: column_qualifier must be a raw_value");
+                return Err(Error::invalid(text));
+            }
+        };
+        qualifier(&column)?;
+        let micros = match timestamp.and_then(|timestamp| timestamp.kind.as_ref()) {
+            Some(value::Kind::RawTimestampMicros(micros)) => *micros,
+            _ => {
+                let text = format!("{what}: timestamp must be raw_timestamp_micros");
+                return Err(Error::invalid(text));
+            }
+        };
+        let timestamp = self.timestamp(micros, origin)?;
+        Ok(Mutation::AddToCell { family, qualifier: column, timestamp, operand })
     }
 
     /// A cell's timestamp. One that the client's library has made up is rounded down to the
@@ -91,7 +148,7 @@ impl<'a> Checker<'a> {
     }
 
     fn delete_from_column(&mut self, delete: &DeleteFromColumn) -> Result<Mutation> {
-        let family = self.family(&delete.family_name)?;
+        let family = self.family(&delete.family_name)?.id;
         qualifier(&delete.column_qualifier)?;
         let range = match &delete.time_range {
             None => TimestampRange::ALL,
@@ -115,25 +172,27 @@ impl<'a> Checker<'a> {
         Ok(TimestampRange { start, end })
     }
 
-    fn family(&mut self, name: &str) -> Result<FamilyId> {
-        if let Some((last, id)) = self.last
-            && last == name
+    fn family(&mut self, name: &str) -> Result<&'a ColumnFamily> {
+        if let Some(last) = self.last
+            && last.name == name
         {
-            return Ok(id);
+            return Ok(last);
         }
         let family = self.schema.family(name).ok_or_else(|| {
             Error::not_found(format!("Requested column family not found: {name}"))
         })?;
-        self.last = Some((&family.name, family.id));
-        Ok(family.id)
+        self.last = Some(family);
+        Ok(family)
     }
 
-    /// No family is of an aggregate type, since none can be created.
-    fn refuse_aggregate(&mut self, family: &str, what: &str) -> Result<Mutation> {
-        self.family(family)?;
-        Err(Error::invalid(format!(
-            "{what} needs a family of an aggregate type; {family} is not of one"
-        )))
+    fn aggregate_family(&mut self, name: &str, what: &str) -> Result<&'a ColumnFamily> {
+        let family = self.family(name)?;
+        if family.aggregate.is_none() {
+            return Err(Error::invalid(format!(
+                "{what} needs a family of an aggregate type; {name} is not of one"
+            )));
+        }
+        Ok(family)
     }
 }
 

@@ -6,6 +6,8 @@ use proto::google::bigtable::admin::v2::gc_rule::Rule;
 use proto::google::bigtable::admin::v2::modify_column_families_request::Modification;
 use proto::google::bigtable::admin::v2::modify_column_families_request::modification::Mod;
 use proto::google::bigtable::admin::v2::table::View;
+use proto::google::bigtable::admin::v2::r#type as wire;
+use proto::google::bigtable::admin::v2::r#type::aggregate::Aggregator;
 use tonic::{Code, Status};
 
 use super::world::{INSTANCE, TABLE, World, create_request, read_request, set};
@@ -130,18 +132,80 @@ async fn settings_that_are_not_built_are_refused() {
         table: Some(table),
         ..create_request("t", &[], &[])
     };
-    let aggregate = admin::Type { kind: Some(admin::r#type::Kind::AggregateType(Box::default())) };
-    let family = admin::ColumnFamily { gc_rule: None, value_type: Some(aggregate) };
+    let count = Aggregator::HllppUniqueCount(Default::default());
+    let text = admin::Type { kind: Some(wire::Kind::StringType(wire::String::default())) };
+    let of_text = admin::ColumnFamily { gc_rule: None, value_type: Some(text) };
     for table in [
         admin::Table { deletion_protection: true, ..Default::default() },
         admin::Table {
             change_stream_config: Some(admin::ChangeStreamConfig::default()),
             ..Default::default()
         },
-        admin::Table { column_families: [("f".to_owned(), family)].into(), ..Default::default() },
+        families_of(aggregate(Some(count), Some(int64()))),
+        families_of(of_text),
     ] {
         let status = world.admin.create_table(with(table)).await.unwrap_err();
         assert_eq!(status.code(), Code::Unimplemented);
+    }
+}
+
+fn int64() -> admin::Type {
+    admin::Type { kind: Some(wire::Kind::Int64Type(wire::Int64::default())) }
+}
+
+fn aggregate(aggregator: Option<Aggregator>, input: Option<admin::Type>) -> admin::ColumnFamily {
+    let input_type = input.map(Box::new);
+    let kind = Box::new(wire::Aggregate { input_type, state_type: None, aggregator });
+    let value_type = Some(admin::Type { kind: Some(wire::Kind::AggregateType(kind)) });
+    admin::ColumnFamily { gc_rule: None, value_type }
+}
+
+fn families_of(family: admin::ColumnFamily) -> admin::Table {
+    admin::Table { column_families: [("f".to_owned(), family)].into(), ..Default::default() }
+}
+
+#[tokio::test]
+async fn an_aggregate_family_keeps_its_type_when_its_rule_changes() {
+    let mut world = World::with_table(&[]).await;
+    let of_sums = aggregate(Some(Aggregator::Sum(Default::default())), Some(int64()));
+    let table = modify(&mut world, vec![change("s", Mod::Create(of_sums))]).await.unwrap();
+    let value_type = table.column_families["s"].value_type.clone();
+    let Some(admin::Type { kind: Some(wire::Kind::AggregateType(told)) }) = &value_type else {
+        panic!("{value_type:?}");
+    };
+    assert!(matches!(told.aggregator, Some(Aggregator::Sum(_))));
+    assert!(matches!(told.input_type.as_ref().unwrap().kind, Some(wire::Kind::Int64Type(_))));
+    let mut again = keep(3);
+    again.value_type.clone_from(&value_type);
+    for update in [keep(2), again] {
+        let updated = modify(&mut world, vec![change("s", Mod::Update(update.clone()))]).await;
+        let family = updated.unwrap().column_families["s"].clone();
+        assert_eq!((family.gc_rule, &family.value_type), (update.gc_rule, &value_type));
+    }
+    let mut masked = change("s", Mod::Update(keep(1)));
+    masked.update_mask = Some(prost_types::FieldMask { paths: vec!["value_type".to_owned()] });
+    let status = modify(&mut world, vec![masked]).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn senseless_aggregates_are_refused() {
+    let mut world = World::empty();
+    let sum = || Some(Aggregator::Sum(Default::default()));
+    let text = admin::Type { kind: Some(wire::Kind::StringType(wire::String::default())) };
+    let ordered = wire::int64::encoding::Encoding::OrderedCodeBytes(Default::default());
+    let encoding = Some(wire::int64::Encoding { encoding: Some(ordered) });
+    let ordered = admin::Type { kind: Some(wire::Kind::Int64Type(wire::Int64 { encoding })) };
+    for family in [
+        aggregate(None, Some(int64())),
+        aggregate(sum(), None),
+        aggregate(sum(), Some(text)),
+        aggregate(sum(), Some(ordered)),
+    ] {
+        let mut request = create_request("t", &[], &[]);
+        request.table = Some(families_of(family));
+        let status = world.admin.create_table(request).await.unwrap_err();
+        assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     }
 }
 

@@ -49,6 +49,19 @@ fn table(random: &mut StdRng) -> String {
     format!("{parent}/tables/{}", text(random))
 }
 
+fn value(random: &mut StdRng) -> Option<data::Value> {
+    use data::value::Kind;
+    let kind = match random.random_range(0..6) {
+        0 => return None,
+        1 => None,
+        2 => Some(Kind::RawTimestampMicros(number(random))),
+        3 => Some(Kind::IntValue(number(random))),
+        4 => Some(Kind::ArrayValue(data::ArrayValue { values: vec![data::Value::default(); 3] })),
+        _ => Some(Kind::RawValue(blob(random))),
+    };
+    Some(data::Value { kind, r#type: None })
+}
+
 fn mutation(random: &mut StdRng) -> data::Mutation {
     let family_name = text(random);
     let column_qualifier = blob(random);
@@ -69,7 +82,12 @@ fn mutation(random: &mut StdRng) -> data::Mutation {
         })),
         3 => Some(m::Mutation::DeleteFromFamily(m::DeleteFromFamily { family_name })),
         4 => Some(m::Mutation::DeleteFromRow(m::DeleteFromRow {})),
-        5 => Some(m::Mutation::MergeToCell(m::MergeToCell { family_name, ..Default::default() })),
+        5 => Some(m::Mutation::MergeToCell(m::MergeToCell {
+            family_name,
+            column_qualifier: value(random),
+            timestamp: value(random),
+            input: value(random),
+        })),
         _ => None,
     };
     data::Mutation { mutation: kind, timestamp_origin: small(random) }

@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use proto::google::bigtable::v2 as data;
-use proto::google::bigtable::v2::mutation::{AddToCell, Mutation as Kind, TimestampOrigin};
+use proto::google::bigtable::v2::mutation::{
+    AddToCell, MergeToCell, Mutation as Kind, TimestampOrigin,
+};
+use proto::google::bigtable::v2::value::Kind as ValueKind;
 use tonic::Code;
 
 use super::fake::SERVER_TIME;
@@ -259,19 +262,110 @@ async fn many_refused_entries_are_answered_in_messages_that_clients_accept() {
     assert!(messages > 5, "{messages}");
 }
 
+fn value(kind: data::value::Kind) -> Option<data::Value> {
+    Some(data::Value { kind: Some(kind), r#type: None })
+}
+
+fn add(family: &str, at: i64, number: i64) -> AddToCell {
+    AddToCell {
+        family_name: family.to_owned(),
+        column_qualifier: value(ValueKind::RawValue(Bytes::from_static(b"q"))),
+        timestamp: value(ValueKind::RawTimestampMicros(at)),
+        input: value(ValueKind::IntValue(number)),
+    }
+}
+
+fn merge(family: &str, at: i64, state: &[u8]) -> data::Mutation {
+    let AddToCell { family_name, column_qualifier, timestamp, .. } = add(family, at, 0);
+    let input = value(ValueKind::RawValue(Bytes::copy_from_slice(state)));
+    let merge = MergeToCell { family_name, column_qualifier, timestamp, input };
+    mutation(Kind::MergeToCell(merge))
+}
+
+/// A table with the plain families f and g, and sum, min and max.
+async fn world_with_aggregates() -> World {
+    use proto::google::bigtable::admin::v2 as admin;
+    use proto::google::bigtable::admin::v2::r#type::aggregate::Aggregator;
+    use proto::google::bigtable::admin::v2::r#type::{Aggregate, Int64, Kind};
+    let mut world = World::empty();
+    let mut request = create_request("t", &["f", "g"], &[]);
+    for (name, aggregator) in [
+        ("sum", Aggregator::Sum(Default::default())),
+        ("min", Aggregator::Min(Default::default())),
+        ("max", Aggregator::Max(Default::default())),
+    ] {
+        let input = admin::Type { kind: Some(Kind::Int64Type(Int64::default())) };
+        let aggregate = Aggregate {
+            input_type: Some(Box::new(input)),
+            state_type: None,
+            aggregator: Some(aggregator),
+        };
+        let kind = Some(Kind::AggregateType(Box::new(aggregate)));
+        let family = admin::ColumnFamily { gc_rule: None, value_type: Some(admin::Type { kind }) };
+        let families = &mut request.table.as_mut().unwrap().column_families;
+        families.insert(name.to_owned(), family);
+    }
+    world.admin.create_table(request).await.unwrap();
+    world
+}
+
 #[tokio::test]
-async fn aggregate_mutations_and_empty_ones_are_refused() {
-    let mut world = World::with_table(&[]).await;
-    let add = |family: &str| {
-        mutation(Kind::AddToCell(AddToCell {
-            family_name: family.to_owned(),
-            ..Default::default()
-        }))
-    };
-    assert_eq!(code_of(&mut world, vec![add("f")]).await, Code::InvalidArgument);
-    assert_eq!(code_of(&mut world, vec![add("nope")]).await, Code::NotFound);
-    let nothing = data::Mutation::default();
-    assert_eq!(code_of(&mut world, vec![nothing]).await, Code::InvalidArgument);
+async fn numbers_are_added_and_merged_to_cells_of_aggregate_families() {
+    let mut world = world_with_aggregates().await;
+    let added = |family: &str, at, number| mutation(Kind::AddToCell(add(family, at, number)));
+    let mutations = vec![
+        added("sum", 1000, 5),
+        added("sum", 1000, -7),
+        added("sum", 2000, 1),
+        added("min", 0, 3),
+        added("min", 0, -4),
+        merge("max", 0, &9_i64.to_be_bytes()),
+        added("max", 0, 2),
+        merge("sum", 1000, &100_i64.to_be_bytes()),
+    ];
+    world.mutate("r", mutations).await.unwrap();
+    let cells: Vec<(String, i64, i64)> = world
+        .read_all()
+        .await
+        .into_iter()
+        .map(|(_, family, _, at, value)| {
+            (family, at, i64::from_be_bytes(value.as_ref().try_into().unwrap()))
+        })
+        .collect();
+    let cell = |family: &str, at, value| (family.to_owned(), at, value);
+    let expected =
+        [cell("max", 0, 9), cell("min", 0, -4), cell("sum", 2000, 1), cell("sum", 1000, 98)];
+    assert_eq!(cells, expected);
+}
+
+#[tokio::test]
+async fn mutations_that_do_not_fit_their_family_or_are_not_whole_are_refused() {
+    let mut world = world_with_aggregates().await;
+    let added = |add: AddToCell| mutation(Kind::AddToCell(add));
+    let whole = || add("sum", 1000, 1);
+    let bad_qualifier = value(ValueKind::IntValue(1));
+    let long = value(ValueKind::RawValue(vec![0; (16 << 10) + 1].into()));
+    for wrong in [
+        added(add("f", 1000, 1)),
+        merge("f", 1000, &[0; 8]),
+        merge("sum", 1000, &[0; 7]),
+        set("sum", "q", 1000, "12345678"),
+        added(add("sum", 1001, 1)),
+        added(add("sum", -2, 1)),
+        added(AddToCell { input: None, ..whole() }),
+        added(AddToCell { input: value(ValueKind::RawValue(Bytes::new())), ..whole() }),
+        added(AddToCell { timestamp: None, ..whole() }),
+        added(AddToCell { column_qualifier: None, ..whole() }),
+        added(AddToCell { column_qualifier: bad_qualifier, ..whole() }),
+        added(AddToCell { column_qualifier: long, ..whole() }),
+        data::Mutation::default(),
+    ] {
+        let list = vec![set("f", "q", 1000, "1"), wrong.clone()];
+        assert_eq!(code_of(&mut world, list).await, Code::InvalidArgument, "{wrong:?}");
+    }
+    let nowhere = vec![added(add("nope", 1000, 1))];
+    assert_eq!(code_of(&mut world, nowhere).await, Code::NotFound);
+    assert!(world.read_all().await.is_empty());
 }
 
 #[tokio::test]
