@@ -13,8 +13,8 @@
 //!    by rule 3.
 //! 3. A tombstone below the floor goes: there is nothing that it could hide.
 //! 4. A visible cell below the floor goes if its family's retention allows it. Cells newer than it
-//!    count as versions only if they are below the floor too: then all of them were visible at once,
-//!    so that the cell was one too many at that moment. What is at or above the floor may have been
+//!    count as versions only if they are below the floor too: then all were visible at once, so
+//!    that the cell was one too many at that moment. What is at or above the floor may have been
 //!    deleted by a tombstone outside before the others were written, and proves nothing.
 //! 5. The operands of one cell that no tombstone of the merge hides fold to one, which gets the
 //!    newest key; but only over numbers among which no file outside has any of that row. So nothing

@@ -2,8 +2,8 @@
 //!
 //! 1. Open a merge cursor over the references, clipped as the version has them; blocks that it
 //!    reads do not stay in the cache.
-//! 2. Write to the output what the [`Collector`] keeps; values outside the blocks are copied as they
-//!    are.
+//! 2. Write to the output what the [`Collector`] keeps; values outside the blocks are copied as
+//!    they are.
 //! 3. Check that no cell was lost: what was written and left out, against what the inputs hold.
 //!
 //! It may be called off between any two blocks (drop the future, or close the store).

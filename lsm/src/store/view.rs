@@ -28,8 +28,8 @@ impl ReadView {
     }
 
     /// The visible cells of `rows`, as far as they are the range's; families that the rules do not
-    /// know are not there. `fill_cache`: blocks that it reads stay in the cache (for single rows and
-    /// short scans).
+    /// know are not there. `fill_cache`: blocks that it reads stay in the cache (for single rows
+    /// and short scans).
     ///
     /// Tables whose keys or filters rule the rows out, or that hold none of the families, are not
     /// looked into.

@@ -140,7 +140,7 @@ async fn a_merge_brings_cells_to_their_present_group() {
     let expected =
         [named("default", &[(&[1], 0)]), named("hot", &[(&[2], 0)]), named("wide", &[(&[3], 0)])];
     assert_eq!(layout(&store), expected);
-    assert_eq!(visible(&store).await.unwrap().len(), 6);
+    assert_eq!(visible(&store).await.unwrap().len(), 9);
 }
 
 /// Reads one family; the number of blocks that were read for it.
