@@ -1,6 +1,7 @@
 //! A scrub of a table: every range reads all that it stores again, one range after the other.
 //!
-//! 1. The range that holds the next row is asked to scrub; its findings are handed on, file by file.
+//! 1. The range that holds the next row is asked to scrub; what it finds is handed on, file by
+//!    file.
 //! 2. When it has ended, the scrub stands at the range's end.
 //! 3. A range that was moved is looked up again and begun anew: files may come twice, none is left
 //!    out.
