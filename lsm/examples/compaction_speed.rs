@@ -101,6 +101,8 @@ async fn main() {
     let statistics = store.statistics();
     println!("{cells} cells, {megabytes} MB of values: {statistics:#?}");
     println!("write amplification {:.2}", statistics.write_amplification());
+    let blocks = (statistics.merge_blocks_taken, statistics.merge_blocks);
+    println!("{} of {} blocks were taken over", blocks.0, blocks.1);
     println!("space amplification {:.2}", statistics.space_amplification());
     let per_cell = |taken: Duration| taken.as_nanos() / u128::from(cells.max(1));
     println!("flushes {} ns a cell, merges {} ns a cell", per_cell(flushing), per_cell(merging));

@@ -31,6 +31,8 @@ pub enum Reason {
     LevelFull,
     /// A level is in use that should not be.
     LevelShape,
+    /// Retention allows to drop much of a file.
+    Expired,
     /// Little is left of a file that is clipped.
     Clipped,
     /// A file has many tombstones.

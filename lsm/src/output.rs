@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use sstable::{StoredValue, Table, TableMeta, TableWriter, WriterOptions};
+use sstable::{RawBlock, StoredValue, Table, TableMeta, TableWriter, WriterOptions};
 use types::{ErrorKind, FileId, GroupSettings, key};
 
 use crate::error::{Error, Result};
@@ -116,6 +116,34 @@ impl Output {
     ) -> Result<()> {
         let writer = self.writer_for(key).await?;
         Ok(writer.add_stored(key, from, value).await?)
+    }
+
+    /// May a block be taken over next, as far as the open file is concerned?
+    pub(crate) fn is_between_blocks(&self) -> bool {
+        self.writer.as_ref().is_none_or(|(_, writer)| writer.is_between_blocks())
+    }
+
+    /// Would a file of this output have such a block?
+    pub(crate) fn takes(&self, raw: &RawBlock) -> bool {
+        self.writer_options.takes(raw)
+    }
+
+    /// Adds the entries of a block, which is kept as it is stored. A file is cut before it, not in
+    /// the middle of it.
+    ///
+    /// # Errors
+    /// As [`Output::add`].
+    pub(crate) async fn add_raw(&mut self, raw: &RawBlock) -> Result<()> {
+        let mut entries = raw.entries();
+        let first = entries.next_entry()?.map(|(key, _)| key.to_vec());
+        let Some(first) = first else {
+            return Ok(());
+        };
+        let writer = self.writer_for(&first).await?;
+        writer.add_raw(raw).await?;
+        let row = key::row_prefix(writer.last_key()).map(<[u8]>::to_vec);
+        self.row = row.expect("the writer takes keys only");
+        Ok(())
     }
 
     /// Bytes written so far.

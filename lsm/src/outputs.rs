@@ -98,6 +98,15 @@ impl Outputs {
         }
     }
 
+    /// The only output that a merge's cells go to, if there is only one.
+    pub(crate) fn only(&mut self) -> Option<&mut Output> {
+        match self.moves {
+            Some(Moves::Nothing { home }) => self.outputs.get_mut(home),
+            _ if self.outputs.len() == 1 => self.outputs.first_mut(),
+            _ => None,
+        }
+    }
+
     /// The cell just added, of this key, is one that retention allows to drop: `bytes` of key and
     /// value.
     ///

@@ -17,6 +17,10 @@ pub struct Statistics {
     pub moved_bytes: u64,
     /// Merges done.
     pub merges: u64,
+    /// Blocks of cells that merges wrote.
+    pub merge_blocks: u64,
+    /// Of these, those that were taken over as they were stored.
+    pub merge_blocks_taken: u64,
     /// Reads of single rows.
     pub row_reads: u64,
     /// SSTables with keys around the row of such a read.
@@ -45,6 +49,8 @@ impl Statistics {
         self.merge_written_bytes += other.merge_written_bytes;
         self.moved_bytes += other.moved_bytes;
         self.merges += other.merges;
+        self.merge_blocks += other.merge_blocks;
+        self.merge_blocks_taken += other.merge_blocks_taken;
         self.row_reads += other.row_reads;
         self.row_tables += other.row_tables;
         self.row_tables_ruled_out += other.row_tables_ruled_out;
@@ -85,6 +91,8 @@ pub(crate) struct Counters {
     pub(crate) merge_written_bytes: Counter,
     pub(crate) moved_bytes: Counter,
     pub(crate) merges: Counter,
+    pub(crate) merge_blocks: Counter,
+    pub(crate) merge_blocks_taken: Counter,
     pub(crate) row_reads: Counter,
     pub(crate) row_tables: Counter,
     pub(crate) row_tables_ruled_out: Counter,
@@ -103,6 +111,8 @@ impl Counters {
             merge_written_bytes: self.merge_written_bytes.get(),
             moved_bytes: self.moved_bytes.get(),
             merges: self.merges.get(),
+            merge_blocks: self.merge_blocks.get(),
+            merge_blocks_taken: self.merge_blocks_taken.get(),
             row_reads: self.row_reads.get(),
             row_tables: self.row_tables.get().max(row_tables_ruled_out),
             row_tables_ruled_out,

@@ -151,6 +151,19 @@ impl BlockCursor {
         &self.block.bytes[self.entry.value_start..self.entry.end]
     }
 
+    /// Does it stand on the block's first entry, if on any?
+    #[inline]
+    pub(crate) fn is_first(&self) -> bool {
+        self.entry.start == 0
+    }
+
+    /// The largest key of the block.
+    pub(crate) fn largest_key(&self) -> Decoded<Vec<u8>> {
+        let mut cursor = BlockCursor::new(self.block.clone());
+        cursor.last()?;
+        Ok(cursor.key)
+    }
+
     /// Are the value's bytes the handle of a value outside the blocks?
     #[inline]
     pub(crate) fn is_stored(&self) -> bool {

@@ -202,6 +202,18 @@ impl TableCursor {
         ValueRef::Inline(self.data.cursor.value())
     }
 
+    /// The block whose first entry the cursor stands on, and that block's largest key.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn begun_block(&self) -> Result<Option<(BlockHandle, Vec<u8>)>> {
+        let Some(handle) = self.data.handle.filter(|_| self.data.cursor.is_first()) else {
+            return Ok(None);
+        };
+        let largest = self.at(self.data.cursor.largest_key(), handle.offset)?;
+        Ok(self.on_cell.then_some((handle, largest)))
+    }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table

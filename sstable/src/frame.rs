@@ -121,9 +121,34 @@ impl Framer {
         if !compressed {
             out.extend_from_slice(payload);
         }
-        let len = (out.len() - start) as u32;
         let codec = if compressed { CODEC_LZ4 } else { CODEC_PLAIN };
-        out.extend_from_slice(&[kind as u8, BLOCK_FORMAT << 4 | codec]);
+        self.put_trailer(out, start, kind, BLOCK_FORMAT << 4 | codec, offset)
+    }
+
+    /// Appends a payload that another file has, as it is stored there, as a block of this one.
+    pub(crate) fn put_stored(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: BlockKind,
+        stored: &StoredPayload,
+        offset: u64,
+    ) -> BlockHandle {
+        let start = out.len();
+        out.extend_from_slice(&stored.bytes);
+        self.put_trailer(out, start, kind, stored.coding, offset)
+    }
+
+    /// Ends the block whose payload begins at `start`.
+    fn put_trailer(
+        &self,
+        out: &mut Vec<u8>,
+        start: usize,
+        kind: BlockKind,
+        coding: u8,
+        offset: u64,
+    ) -> BlockHandle {
+        let len = (out.len() - start) as u32;
+        out.extend_from_slice(&[kind as u8, coding]);
         let checksum = self.salt.checksum(offset, &out[start..]);
         out.extend_from_slice(&checksum.to_le_bytes());
         BlockHandle { offset, len, kind }
@@ -146,12 +171,34 @@ impl Framer {
     }
 }
 
-/// Checks a stored block (payload and trailer) and returns its plain payload.
-pub(crate) fn open(
+/// A block's payload as it is stored, and how it is coded.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredPayload {
+    bytes: Bytes,
+    coding: u8,
+}
+
+impl StoredPayload {
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.coding & 0x0f != CODEC_PLAIN
+    }
+
+    /// The plain payload.
+    pub(crate) fn plain(&self, kind: BlockKind) -> std::result::Result<Bytes, Malformed> {
+        match self.coding & 0x0f {
+            CODEC_PLAIN => Ok(self.bytes.clone()),
+            CODEC_LZ4 if kind.may_be_compressed() => decompress(&self.bytes),
+            _ => Err(Malformed("an unknown block codec")),
+        }
+    }
+}
+
+/// Checks a stored block (payload and trailer) and returns its payload as it is stored.
+pub(crate) fn check(
     salt: Salt,
     handle: BlockHandle,
     stored: &Bytes,
-) -> std::result::Result<Bytes, Malformed> {
+) -> std::result::Result<StoredPayload, Malformed> {
     let len = handle.len as usize;
     if stored.len() != handle.stored_bytes() {
         return Err(Malformed("a block of another length"));
@@ -167,11 +214,16 @@ pub(crate) fn open(
     if coding >> 4 != BLOCK_FORMAT {
         return Err(Malformed("an unknown block format"));
     }
-    match coding & 0x0f {
-        CODEC_PLAIN => Ok(stored.slice(..len)),
-        CODEC_LZ4 if handle.kind.may_be_compressed() => decompress(&stored[..len]),
-        _ => Err(Malformed("an unknown block codec")),
-    }
+    Ok(StoredPayload { bytes: stored.slice(..len), coding })
+}
+
+/// Checks a stored block (payload and trailer) and returns its plain payload.
+pub(crate) fn open(
+    salt: Salt,
+    handle: BlockHandle,
+    stored: &Bytes,
+) -> std::result::Result<Bytes, Malformed> {
+    check(salt, handle, stored)?.plain(handle.kind)
 }
 
 fn decompress(packed: &[u8]) -> std::result::Result<Bytes, Malformed> {

@@ -14,6 +14,7 @@ use crate::footer::{FOOTER_BYTES, Footer};
 use crate::frame::{self, BlockHandle, BlockKind, Salt};
 use crate::index;
 use crate::properties::{self, Properties};
+use crate::raw::RawBlock;
 use crate::value::StoredValue;
 
 /// The end of a file that is read at once at open: most tables' index and filters are in it.
@@ -205,6 +206,22 @@ impl Table {
             cache.insert(self.file, handle.offset, block.clone());
         }
         Ok(block)
+    }
+
+    /// Reads and checks a data block as it is stored: to be taken over by another table.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Storage`.
+    pub async fn load_raw(&self, handle: BlockHandle) -> Result<RawBlock> {
+        if handle.len > STORED_BLOCK_BYTES_MAX {
+            return Err(self.corrupt(handle.offset, Malformed("a block of impossible length")));
+        }
+        let stored = read_at(&*self.blob, self.file, handle.offset, handle.stored_bytes()).await?;
+        let payload = frame::check(self.salt, handle, &stored);
+        let payload = payload.map_err(|malformed| self.corrupt(handle.offset, malformed))?;
+        let plain = payload.plain(handle.kind);
+        let plain = plain.map_err(|malformed| self.corrupt(handle.offset, malformed))?;
+        RawBlock::new(self.file, handle, payload, plain)
     }
 
     /// Reads piece `piece` (below [`StoredValue::pieces`], asserted) of a value of this table; at

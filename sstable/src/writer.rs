@@ -4,7 +4,9 @@
 //!    hashed for the filters when its row or column is new.
 //! 2. When it does not fit the open data block, that block goes out. A big value goes out before
 //!    the block that will hold its cell, as it is.
-//! 3. [`TableWriter::finish`] writes the filters, the index, the properties and the footer.
+//! 3. A whole block of another table may be taken over as it is stored: only its entries are
+//!    counted and hashed. Its checksum is made anew, since it covers the place.
+//! 4. [`TableWriter::finish`] writes the filters, the index, the properties and the footer.
 //!
 //! Memory: one block, the index, and 8 bytes per row and per column for the filters. Bytes go to
 //! the file in appends of at least 64 KiB. The checksum of the whole file is taken on the way.
@@ -18,10 +20,11 @@ use crate::block_builder::{BlockBuilder, Place};
 use crate::error::{Error, Result};
 use crate::filter::{Domain, FilterBuilder};
 use crate::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
-use crate::frame::{BlockHandle, BlockKind, Framer};
+use crate::frame::{BlockHandle, BlockKind, Framer, StoredPayload};
 use crate::index::{IndexBuilder, TopIndexBuilder, separator};
 use crate::options::WriterOptions;
 use crate::properties::Properties;
+use crate::raw::RawBlock;
 use crate::table::Table;
 use crate::value::{PIECE_BYTES, StoredValue};
 
@@ -67,6 +70,12 @@ impl Output {
         handle
     }
 
+    fn put_stored(&mut self, kind: BlockKind, stored: &StoredPayload) -> BlockHandle {
+        let handle = self.framer.put_stored(&mut self.buffer, kind, stored, self.offset);
+        self.offset += handle.stored_bytes() as u64;
+        handle
+    }
+
     async fn drain_if_full(&mut self) -> Result<()> {
         if self.buffer.len() >= APPEND_BYTES { self.drain().await } else { Ok(()) }
     }
@@ -90,6 +99,8 @@ pub struct TableWriter {
     block: BlockBuilder,
     /// The open block's separator.
     separator: Vec<u8>,
+    /// The last block has ended, and no entry has begun the next.
+    block_is_due: bool,
     index: IndexBuilder,
     row_filter: FilterBuilder,
     column_filter: FilterBuilder,
@@ -109,6 +120,7 @@ impl TableWriter {
             options,
             block: BlockBuilder::new(options.restart_interval),
             separator: Vec::new(),
+            block_is_due: false,
             index: IndexBuilder::new(options.index_block_bytes),
             row_filter: FilterBuilder::default(),
             column_filter: FilterBuilder::default(),
@@ -166,6 +178,40 @@ impl TableWriter {
         self.properties.expired_bytes += bytes;
     }
 
+    /// Is no small block open, so that a block may be taken over next?
+    pub fn is_between_blocks(&self) -> bool {
+        self.block.is_empty() || self.block.bytes() >= self.options.block_bytes / 2
+    }
+
+    /// Adds the entries of a block of another table, keeping the block as it is stored there.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NotAKey`, `Storage`; then the table is lost.
+    pub async fn add_raw(&mut self, raw: &RawBlock) -> Result<()> {
+        if !self.block.is_empty() {
+            self.cut_block();
+        }
+        let mut entries = raw.entries();
+        let mut is_first = true;
+        while let Some((key, value)) = entries.next_entry()? {
+            if key <= self.previous.as_slice() {
+                return Err(raw.malformed("keys of a block do not ascend"));
+            }
+            if is_first {
+                self.begin_block(key);
+                is_first = false;
+            }
+            self.count(key, value.len() as u64)?;
+            self.previous.clear();
+            self.previous.extend_from_slice(key);
+        }
+        let handle = self.out.put_stored(BlockKind::Data, &raw.stored);
+        self.index.add(&self.separator, handle);
+        self.properties.data_blocks += 1;
+        self.block_is_due = true;
+        self.out.drain_if_full().await
+    }
+
     /// Bytes of the file so far, the open block not included.
     pub fn bytes(&self) -> u64 {
         self.out.offset
@@ -187,7 +233,9 @@ impl TableWriter {
     /// `Storage`.
     pub async fn finish(mut self) -> Result<TableMeta> {
         assert!(self.properties.cells > 0, "a table has at least one entry");
-        self.cut_block();
+        if !self.block.is_empty() {
+            self.cut_block();
+        }
         let data_end = self.out.offset;
         let bits = self.options.bloom_bits_per_key;
         let mut filter = |kind, builder: FilterBuilder, bits| {
@@ -270,9 +318,20 @@ impl TableWriter {
         let full = bytes >= target / 2 && bytes + self.block.entry_bytes(key, value_len) > target;
         if full && !self.block.is_empty() {
             self.cut_block();
-            self.separator.clear();
+            self.block_is_due = true;
+        }
+        if self.block_is_due {
+            self.begin_block(key);
+        }
+    }
+
+    /// The next block begins with `key`.
+    fn begin_block(&mut self, key: &[u8]) {
+        self.separator.clear();
+        if !self.previous.is_empty() {
             self.separator.extend_from_slice(separator(&self.previous, key));
         }
+        self.block_is_due = false;
     }
 
     /// Makes room for the entry of a value outside the blocks; returns where the value begins.

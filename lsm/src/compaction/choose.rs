@@ -8,7 +8,7 @@
 //! 4. Files with nothing to meet in the next level are *moved*: only the manifest is written.
 //!
 //! When no level is full, two kinds of files are seen to: those of which a clip has left little,
-//! and those with many tombstones, which go down until they meet what they hide.
+//! and those with many tombstones or expired cells, which go down until they meet what keeps them.
 //!
 //! Any files may be merged with any others, whatever their age: keys carry the order. What may be
 //! dropped is the merge's to know.
@@ -32,8 +32,9 @@ const WIDENED_TABLES_MAX: u64 = 25;
 
 /// A file is rewritten when a clip has left at most one in so many of its bytes.
 const CLIPPED_PART: u64 = 4;
-/// A file goes down when at least one in so many of its entries is a tombstone.
-const TOMBSTONES_PART: u64 = 4;
+/// A file goes down when at least one in so many of its entries is a tombstone, or of its bytes may
+/// be dropped.
+const DROPPABLE_PART: u64 = 4;
 /// Files smaller than `table_bytes` by more than this factor are not worth a merge of their own.
 const SMALL_PART: u64 = 16;
 
@@ -88,7 +89,7 @@ pub fn choose(version: &Version, options: &StoreOptions, busy: &BTreeSet<FileId>
     full.sort_by_key(|(score, place, level)| (std::cmp::Reverse(*score), *place, *level));
     let relieved = full.into_iter().find_map(|(_, place, level)| choices[place].relieve(level));
     let shed = || choices.iter().find_map(Choice::shed_rests);
-    relieved.or_else(shed).or_else(|| choices.iter().find_map(Choice::sink_tombstones))
+    relieved.or_else(shed).or_else(|| choices.iter().find_map(Choice::sink_droppable))
 }
 
 /// Everything in one group, merged into one run of the last level; nothing when it is that already.
@@ -101,6 +102,16 @@ pub(super) fn choose_all(version: &Version, group: usize, options: &StoreOptions
     let misplaced = || holds_others(&Layout::of(version), group, &version.groups()[group].tables);
     (scattered || misplaced())
         .then(|| choice.plan(Reason::Asked, Work::Merge, everything, LEVEL_LAST))
+}
+
+/// Why a file with much to drop should be merged.
+fn droppable(piece: &Piece) -> Option<Reason> {
+    let properties = &piece.table.meta.properties;
+    if properties.tombstones >= (properties.cells / DROPPABLE_PART).max(1) {
+        return Some(Reason::Tombstones);
+    }
+    let expired = properties.expired_bytes >= (properties.raw_bytes / DROPPABLE_PART).max(1);
+    expired.then_some(Reason::Expired)
 }
 
 /// What is chosen from in one group.
@@ -179,23 +190,27 @@ impl Choice<'_> {
         })
     }
 
-    /// Brings a file with many tombstones to the next level.
-    fn sink_tombstones(&self) -> Option<Plan> {
-        let mut levels = (1..LEVEL_LAST)
+    /// Brings a file with much to drop to the next level. In the last one it is rewritten, once no
+    /// other file keeps it from dropping anything.
+    fn sink_droppable(&self) -> Option<Plan> {
+        let mut levels = (1..=LEVEL_LAST)
             .flat_map(|level| self.levels.files(level).iter().map(move |piece| (level, piece)));
         levels.find_map(|(level, piece)| {
-            let properties = &piece.table.meta.properties;
-            let many = properties.tombstones >= (properties.cells / TOMBSTONES_PART).max(1);
-            let large = piece.bytes >= self.options.table_bytes / SMALL_PART;
-            if !(many && large && self.is_idle(piece)) {
-                return None;
+            let reason = droppable(piece).filter(|_| self.is_worth_a_merge(piece))?;
+            if level == LEVEL_LAST {
+                let alone = self.is_alone(piece);
+                return alone.then(|| self.merge(&[piece], 0, level, reason)).flatten();
             }
             if self.may_move(piece, level + 1) {
                 let inputs = BTreeSet::from([piece.id()]);
-                return Some(self.plan(Reason::Tombstones, Work::Move, inputs, level + 1));
+                return Some(self.plan(reason, Work::Move, inputs, level + 1));
             }
-            self.merge(&[piece], level, level + 1, Reason::Tombstones)
+            self.merge(&[piece], level, level + 1, reason)
         })
+    }
+
+    fn is_worth_a_merge(&self, piece: &Piece) -> bool {
+        piece.bytes >= self.options.table_bytes / SMALL_PART && self.is_idle(piece)
     }
 
     /// Moves files that meet nothing, as many as the level is too full by.
@@ -238,14 +253,19 @@ impl Choice<'_> {
         piece.table.clip.is_none()
             && self.levels.overlapping(to, &piece.rows).is_empty()
             && below <= OVERLAP_TABLES_MAX * self.options.table_bytes
-            && !self.may_drop_tombstones(piece)
+            && !self.may_drop(piece)
     }
 
-    /// Has it tombstones, and no other file a row of its rows?
-    fn may_drop_tombstones(&self, piece: &Piece) -> bool {
+    /// Has it something to drop, and nothing that keeps it?
+    fn may_drop(&self, piece: &Piece) -> bool {
+        let properties = &piece.table.meta.properties;
+        (properties.tombstones > 0 || properties.expired_bytes > 0) && self.is_alone(piece)
+    }
+
+    /// Has no other file a row of its rows?
+    fn is_alone(&self, piece: &Piece) -> bool {
         let mut others = self.levels.all().filter(|other| other.id() != piece.id());
-        piece.table.meta.properties.tombstones > 0
-            && !others.any(|other| other.rows.overlaps(&piece.rows))
+        !others.any(|other| other.rows.overlaps(&piece.rows))
     }
 
     /// Bytes of the next level to be rewritten for each byte of the file, in thousandths. A clip's

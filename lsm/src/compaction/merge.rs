@@ -2,8 +2,8 @@
 //!
 //! 1. Open a merge cursor over the references, clipped as the version has them; blocks that it
 //!    reads do not stay in the cache.
-//! 2. Write to the output what the [`Collector`] keeps; values outside the blocks are copied as
-//!    they are.
+//! 2. Write to the output what the [`Collector`] keeps; values outside the blocks, and whole blocks
+//!    that nothing else touches ([`super::raw_copy`]), are copied as they are.
 //! 3. Check that no cell was lost: what was written and left out, against what the inputs hold.
 //!
 //! It may be called off between any two blocks (drop the future, or close the store).
@@ -14,7 +14,8 @@ use sstable::ValueRef;
 use types::RowRange;
 
 use super::pace::Pace;
-use crate::collect::{self, Collected, Collector, Fate, Outside, OutsideFile};
+use super::raw_copy::{Outcome, take_block};
+use crate::collect::{self, Collected, Collector, Fate, Operand, Outside, OutsideFile};
 use crate::cursor::{MergeCursor, MergeStep, Source};
 use crate::error::{Error, Result};
 use crate::output::Written;
@@ -37,6 +38,8 @@ pub(crate) struct MergeInputs {
 pub(crate) struct Merged {
     pub(crate) written: Written,
     pub(crate) collected: Collected,
+    /// Blocks that were taken over as they were stored.
+    pub(crate) blocks_taken: u64,
 }
 
 /// Merges the inputs into `output`, by the store's rules. `state` is the one whose version the
@@ -61,7 +64,7 @@ pub(crate) async fn merge(
     let rules = store.rules();
     let mut collector = Collector::new(&rules, outside(state, inputs), store.env().now_micros());
     let mut step = cursor.seek(&[])?;
-    let mut turn = 0;
+    let (mut turn, mut blocks_taken) = (0, 0);
     loop {
         match step {
             MergeStep::End => break,
@@ -76,11 +79,15 @@ pub(crate) async fn merge(
             }
             MergeStep::Cell => {}
         }
-        let fate = collector.push(cursor.key(), cursor.value())?;
-        add_ready(&mut collector, &mut output).await?;
-        add(&cursor, fate, &mut output).await?;
+        let outcome = take_block(&mut cursor, &mut collector, &mut output).await?;
+        if outcome == Outcome::Open {
+            let fate = collector.push(cursor.key(), cursor.value())?;
+            add_ready(&mut collector, &mut output).await?;
+            add(&cursor, fate, &mut output).await?;
+        }
+        blocks_taken += u64::from(outcome == Outcome::Taken);
         turn += 1;
-        if turn % CELLS_PER_TURN == 0 {
+        if turn % CELLS_PER_TURN == 0 || outcome == Outcome::Taken {
             store.check()?;
             store.env().yield_now().await;
         }
@@ -89,13 +96,13 @@ pub(crate) async fn merge(
     collector.finish();
     add_ready(&mut collector, &mut output).await?;
     let written = output.finish().await?;
-    let merged = Merged { written, collected: collector.counts() };
+    let merged = Merged { written, collected: collector.counts(), blocks_taken };
     check_counts(&inputs.merged, cursor.repeated(), &merged)?;
     Ok(merged)
 }
 
 /// Writes the key that the cursor stands on, if it is to be.
-async fn add(cursor: &MergeCursor, fate: Fate, output: &mut Outputs) -> Result<()> {
+pub(super) async fn add(cursor: &MergeCursor, fate: Fate, output: &mut Outputs) -> Result<()> {
     if fate == Fate::Pass {
         return Ok(());
     }
@@ -113,9 +120,14 @@ async fn add(cursor: &MergeCursor, fate: Fate, output: &mut Outputs) -> Result<(
 
 /// Writes the operand that the collector has made, if it has.
 async fn add_ready(collector: &mut Collector<'_>, output: &mut Outputs) -> Result<()> {
-    let Some(operand) = collector.ready() else {
-        return Ok(());
-    };
+    match collector.ready() {
+        Some(operand) => add_operand(&operand, output).await,
+        None => Ok(()),
+    }
+}
+
+/// Writes an operand.
+pub(super) async fn add_operand(operand: &Operand, output: &mut Outputs) -> Result<()> {
     output.add(&operand.key, &operand.value).await?;
     if operand.is_expired {
         output.note_expired(&operand.key, operand.bytes())?;
@@ -143,7 +155,7 @@ fn source(state: &State, reference: &TableRef, bounds: &RowRange) -> Source {
 /// Nothing is lost or invented: what the inputs hold was met or repeated, and what was met was
 /// written or left out for a reason. Of an input that is clipped, only a part counts.
 fn check_counts(inputs: &[Arc<TableRef>], repeated: u64, merged: &Merged) -> Result<()> {
-    let Merged { written, collected } = merged;
+    let Merged { written, collected, .. } = merged;
     let cells = |input: &Arc<TableRef>| input.meta.properties.cells;
     let most: u64 = inputs.iter().map(cells).sum();
     let least: u64 = inputs.iter().filter(|input| input.clip.is_none()).map(cells).sum();

@@ -9,6 +9,7 @@ mod control;
 mod levels;
 mod merge;
 mod pace;
+mod raw_copy;
 mod regroup;
 mod run;
 

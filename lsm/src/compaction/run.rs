@@ -124,8 +124,11 @@ impl Store {
         };
         let cuts = state.version.cuts();
         drop(state);
-        let Merged { written, collected } = merged;
+        let Merged { written, collected, blocks_taken } = merged;
         let (files, bytes) = (written.tables().len(), written.bytes());
+        let blocks = written.tables().iter().map(|new| new.meta.properties.data_blocks).sum();
+        self.counters.merge_blocks.add(blocks);
+        self.counters.merge_blocks_taken.add(blocks_taken);
         let reference = |new: &NewTable| {
             // What goes to another group may overlap anything there.
             let level = if new.group == plan.group { plan.output_level } else { 0 };

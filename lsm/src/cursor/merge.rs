@@ -43,6 +43,14 @@ impl PendingBlock {
     }
 }
 
+/// A block of which all entries come next, one after the other.
+pub(crate) struct LoneBlock {
+    pub(crate) table: Arc<Table>,
+    pub(crate) handle: BlockHandle,
+    /// The key of its last entry.
+    pub(crate) largest: Vec<u8>,
+}
+
 /// A position in the merged stream of several sources.
 #[derive(Debug)]
 pub struct MergeCursor {
@@ -207,6 +215,21 @@ impl MergeCursor {
     /// Keys that single steps have passed over because another source held them too.
     pub(crate) fn repeated(&self) -> u64 {
         self.repeated
+    }
+
+    /// The block whose first entry it stands on, if no other source has a key among its entries.
+    ///
+    /// # Errors
+    /// Damage found in the block.
+    pub(crate) fn lone_block(&self) -> Result<Option<LoneBlock>> {
+        let root = self.root();
+        let (Some(table), Some((handle, largest))) = (root.in_table(), root.begun_block()?) else {
+            return Ok(None);
+        };
+        // The second smallest key lies directly below the smallest.
+        let mut others = (1..self.heap.len().min(3)).map(|at| self.sources[self.heap[at]].key());
+        let is_alone = others.all(|other| other > largest.as_slice());
+        Ok(is_alone.then(|| LoneBlock { table: Arc::clone(table), handle, largest }))
     }
 
     #[inline]

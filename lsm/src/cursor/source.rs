@@ -141,6 +141,17 @@ impl Source {
         }
     }
 
+    /// The block whose first entry it stands on, and that block's largest key, if all of the block
+    /// is inside the clip.
+    pub(super) fn begun_block(&self) -> Result<Option<(BlockHandle, Vec<u8>)>> {
+        let Kind::Table(table) = &self.0 else {
+            return Ok(None);
+        };
+        let begun = table.cursor.begun_block()?;
+        let is_inside = |largest: &Vec<u8>| table.high.as_ref().is_none_or(|high| largest < high);
+        Ok(begun.filter(|(_, largest)| is_inside(largest)))
+    }
+
     pub(super) fn fill_cache(&self) -> bool {
         match &self.0 {
             Kind::Memtable(_) => false,

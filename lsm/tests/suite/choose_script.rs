@@ -4,6 +4,7 @@
 //! L0 1 a-m 10                    file 1 of level 0 holds the rows a to m, 10 KiB
 //! L5 2 a-z 90 clip=c-f           only a part of it belongs to the range
 //! L5 3 a-c 90 tombstones=500     so many of its 1000 entries are tombstones
+//! L5 3 a-c 90 expired=500        of its 1000 bytes so many may be dropped
 //! busy 1 2                       files that are at work
 //! choose                         the next plan
 //! step                           the next plan, carried out; merges write files of 64 KiB
@@ -45,7 +46,7 @@ fn key(row: &[u8]) -> CellKey {
 
 fn file(level: u32, counter: u64, first: &[u8], last: &[u8], kib: u64) -> TableRef {
     let (smallest, largest) = (key(first), key(last));
-    let properties = Properties { cells: 1_000, ..Properties::default() };
+    let properties = Properties { cells: 1_000, raw_bytes: 1_000, ..Properties::default() };
     let meta =
         TableMeta { file: id(counter), len: kib << 10, checksum: 0, smallest, largest, properties };
     TableRef { meta, level, clip: None }
@@ -162,6 +163,7 @@ fn modify(table: &mut TableRef, word: &str) {
             let (start, end) = value.split_once('-').unwrap();
             table.clip = Some(RowRange { start: bytes(start), end: Some(bytes(end)) });
         }
+        "expired" => table.meta.properties.expired_bytes = value.parse().unwrap(),
         "tombstones" => table.meta.properties.tombstones = value.parse().unwrap(),
         _ => panic!("unknown word {word:?}"),
     }

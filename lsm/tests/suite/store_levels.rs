@@ -106,7 +106,9 @@ async fn a_random_load_keeps_reads_and_space_and_writes_bounded() {
 async fn writes_and_merges_at_once_answer_as_the_model_does() {
     for seed in 0..6 {
         let mut random = StdRng::seed_from_u64(seed);
-        let store = store_with(memory(), tiny_options()).await;
+        // Merges drop what is hidden, so little is left: every second flush asks for one.
+        let options = StoreOptions { level0_merge_runs: 2, ..tiny_options() };
+        let store = store_with(memory(), options).await;
         let is_done = Arc::new(AtomicBool::new(false));
         let merging = store_task(&store, &is_done);
         let mut log = Log::default();
@@ -119,7 +121,7 @@ async fn writes_and_merges_at_once_answer_as_the_model_does() {
                 _ => set("q", random.random_range(0..3), &value),
             };
             log.write(&store, &[on_row(&row, vec![change])]).unwrap();
-            if step % 10 == 0 {
+            if step % 4 == 0 {
                 flush(&store).await.unwrap();
             }
             if step % 25 == 0 {
@@ -238,4 +240,27 @@ async fn a_hold_ends_when_it_is_dropped() {
     drop(second);
     assert!(store.compact_once().await.unwrap());
     store.freeze(Reason::Asked);
+}
+
+#[tokio::test]
+async fn blocks_that_nothing_else_touches_are_taken_over() {
+    let options = StoreOptions { level0_merge_runs: 2, ..small_levels() };
+    let store = store_with(memory(), options).await;
+    let mut log = Log::default();
+    let mut random = StdRng::seed_from_u64(3);
+    for row in 0..400 {
+        let value: Vec<u8> = (0..40).map(|_| random.random()).collect();
+        log.write(&store, &[on_row(&format!("row {row:03}"), vec![set("q", 1, &value)])]).unwrap();
+    }
+    flush(&store).await.unwrap();
+    // Two rows, far apart: what lies between them is not touched.
+    for row in ["row 010", "row 390"] {
+        log.write(&store, &[on_row(row, vec![set("q", 2, b"new")])]).unwrap();
+    }
+    flush(&store).await.unwrap();
+    assert!(store.compact_all().await.unwrap());
+    let statistics = store.statistics();
+    let (taken, blocks) = (statistics.merge_blocks_taken, statistics.merge_blocks);
+    assert!(taken * 10 > blocks * 8, "{taken} of {blocks} blocks");
+    assert_eq!(visible(&store).await.unwrap(), log.model.cells());
 }

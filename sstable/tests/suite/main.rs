@@ -5,5 +5,6 @@
 mod damage;
 mod files;
 mod fixtures;
+mod raw_blocks;
 mod round_trip;
 mod samples;
