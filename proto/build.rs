@@ -42,6 +42,7 @@ const SERVED: &[(&str, &[(&str, Answers)])] = &[
         &[
             ("CreateTable", AsMessage),
             ("DeleteTable", AsMessage),
+            ("DropRowRange", AsMessage),
             ("GetTable", AsMessage),
             ("ListTables", AsMessage),
             ("ModifyColumnFamilies", AsMessage),
@@ -50,6 +51,15 @@ const SERVED: &[(&str, &[(&str, Answers)])] = &[
     (
         "tepui.admin.v1.Layouts",
         &[("GetLayout", AsMessage), ("ScrubTable", AsMessage), ("SetLocalityGroups", AsMessage)],
+    ),
+    (
+        "tepui.admin.v1.Ranges",
+        &[
+            ("CompactTable", AsMessage),
+            ("FlushTable", AsMessage),
+            ("ListRanges", AsMessage),
+            ("SplitTable", AsMessage),
+        ],
     ),
 ];
 
@@ -96,6 +106,7 @@ fn generate_messages_and_clients(descriptors: FileDescriptorSet) -> Result<(), B
     let mut builder = tonic_prost_build::configure()
         .build_server(false)
         .bytes(".google")
+        .bytes(".tepui")
         .btree_map(".google")
         .compile_well_known_types(true)
         .disable_comments(["."])

@@ -46,6 +46,9 @@ pub(crate) struct DevArgs {
     /// has to read.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     log_size: u64,
+    /// Size past which a range is divided into two; 0 for never.
+    #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size::parse)]
+    range_size: u64,
 }
 
 impl DevArgs {
@@ -56,6 +59,7 @@ impl DevArgs {
         let first = options.log.first_segment_bytes;
         options.log.first_segment_bytes = first.min(self.log_segment_size);
         options.log_bytes_max = self.log_size;
+        options.range_bytes_max = self.range_size;
         options
     }
 

@@ -7,6 +7,7 @@ mod group;
 mod inspect;
 mod node;
 mod outcome;
+mod range;
 mod retention;
 mod scrub;
 mod size;
@@ -34,6 +35,8 @@ struct Cli {
 enum Command {
     Dev(dev::DevArgs),
     Table(table::TableArgs),
+    Range(range::RangeArgs),
+    Rows(range::RowsArgs),
     Put(cells::PutArgs),
     Get(cells::GetArgs),
     Scan(cells::ScanArgs),
@@ -71,6 +74,8 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Dev(args) => return Ok(dev::run(args).await?),
         Command::Put(args) => return cells::put(args).await,
         Command::Table(args) => table::run(args, &mut out).await?,
+        Command::Range(args) => range::run(args, &mut out).await?,
+        Command::Rows(args) => range::run_rows(args, &mut out).await?,
         Command::Get(args) => cells::get(args, &mut out).await?,
         Command::Scan(args) => cells::scan(args, &mut out).await?,
         Command::Inspect(args) => inspect::run(args, &mut out).await?,

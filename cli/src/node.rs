@@ -104,7 +104,12 @@ impl Node {
         let server = RangeServer::start(config).await;
         let server = server.map_err(|error| failed(error.kind(), &error))?;
         tracing::debug!(target: "events", "recovery_done {:?}", server.recovery());
-        let attached = Server { session, ranges: server.clone(), observer: server.clone() };
+        let attached = Server {
+            session,
+            ranges: server.clone(),
+            observer: server.clone(),
+            keeper: server.clone(),
+        };
         master.attach(attached).await?;
         let router = Arc::new(Router::new(master.clone(), env.clone()));
         let services = Services { router, admin: master };

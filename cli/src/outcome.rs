@@ -64,9 +64,17 @@ impl Out {
     ///
     /// # Errors
     /// As [`Out::text`].
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let flushed = self.lines.flush();
         self.check(flushed)
+    }
+
+    /// As [`Out::flush`], at the end.
+    ///
+    /// # Errors
+    /// As [`Out::text`].
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.flush()
     }
 
     /// Did the reader go away?

@@ -8,9 +8,9 @@ use types::{Aggregate, Granularity};
 use crate::outcome::{Failure, Out};
 use crate::target::{Format, Target};
 use crate::text;
-use crate::{group, retention, scrub};
+use crate::{group, range, retention, scrub};
 
-/// Creates, lists, describes and drops tables.
+/// Creates, lists, describes, divides, flushes, merges and drops tables.
 #[derive(Args, Debug)]
 pub(crate) struct TableArgs {
     #[command(flatten)]
@@ -80,6 +80,28 @@ Examples:
         /// The table
         name: String,
     },
+    /// Divides a table into more ranges, at row keys or each range near its middle.
+    #[command(after_help = "\
+Examples:
+  tepui table split users m
+  tepui table split users")]
+    Split {
+        /// The table
+        name: String,
+        /// Row keys to divide the table at; \xNN is a byte
+        #[arg(value_name = "ROW", value_parser = text::parse)]
+        rows: Vec<bytes::Bytes>,
+    },
+    /// Writes what a table has in memory to files.
+    Flush {
+        /// The table
+        name: String,
+    },
+    /// Merges a table's files, each range into one sorted run; tells of each range.
+    Compact {
+        /// The table
+        name: String,
+    },
 }
 
 /// Runs a command.
@@ -114,6 +136,12 @@ pub(crate) async fn run(args: TableArgs, out: &mut Out) -> Result<(), Failure> {
             client.drop_table(&name).await?;
             done(out, format, "dropped", &name)
         }
+        Command::Split { name, rows } => range::split(&client, &name, &rows, format, out).await,
+        Command::Flush { name } => {
+            client.flush_table(&name).await?;
+            done(out, format, "flushed", &name)
+        }
+        Command::Compact { name } => range::compact(&client, &name, format, out).await,
     }
 }
 

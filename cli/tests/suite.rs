@@ -13,6 +13,8 @@ mod kill;
 mod load;
 #[path = "suite/python.rs"]
 mod python;
+#[path = "suite/ranges.rs"]
+mod ranges;
 #[path = "suite/records.rs"]
 mod records;
 #[path = "suite/tepui.rs"]

@@ -14,7 +14,7 @@ use types::{
     SessionId, TableId, TableName, TableSchema,
 };
 
-use crate::{Error, RangeService, Result};
+use crate::{Division, Error, RangeService, RangeStatus, Result};
 
 /// A family to be declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +119,50 @@ pub trait AdminService: Send + Sync + 'static {
         let text = format!("no locality groups of {name} can be set here: {} given", groups.len());
         Err(Error::new(ErrorKind::Unimplemented, text))
     }
+
+    /// Removes all cells of `rows` for good: of every range that has some, each at its own moment.
+    /// May be repeated.
+    ///
+    /// # Errors
+    /// `NotFound`; others leave it open which of the rows are gone, or will be.
+    async fn drop_rows(&self, name: &TableName, rows: &RowRange) -> Result<()>;
+
+    /// The table's ranges, ascending.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    async fn list_ranges(&self, name: &TableName) -> Result<Vec<TableRange>>;
+
+    /// Divides the table at `rows`, or every range near its middle if there are none. Where it is
+    /// divided already nothing happens. Returns the rows at which a range was divided.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument`; after others some may be divided.
+    async fn split_table(&self, name: &TableName, rows: Vec<Bytes>) -> Result<Vec<Bytes>>;
+
+    /// Writes all memtables of the table out.
+    ///
+    /// # Errors
+    /// `NotFound`, and what the disk fails with.
+    async fn flush_table(&self, name: &TableName) -> Result<()>;
+
+    /// Merges the files of the range that holds `row` into one sorted run: going on at the end of
+    /// its rows, a caller merges the table and sees how far it is.
+    ///
+    /// # Errors
+    /// As [`AdminService::flush_table`].
+    async fn compact_at(&self, name: &TableName, row: &Bytes) -> Result<TableRange>;
+}
+
+/// A range of a table with what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableRange {
+    /// Which range.
+    pub range: RangeId,
+    /// Its rows.
+    pub rows: RowRange,
+    /// What it holds.
+    pub status: RangeStatus,
 }
 
 /// Where a range is served.
@@ -182,6 +226,16 @@ pub trait Assignments: Send + Sync + 'static {
     /// Grants ranges to `session` under a new epoch each, durably, before it returns. Ranges that
     /// no longer exist are left out of the answer.
     async fn assign(&self, ranges: &[RangeId], session: SessionId) -> Result<Vec<RangeAssignment>>;
+
+    /// Takes `count` ids that no range has or ever had, durably; returns the first.
+    async fn take_range_ids(&self, count: u64) -> Result<RangeId>;
+
+    /// Puts two ranges in the place of one, in one step. `false`: the range is not granted so, or
+    /// the table is going; nothing has changed.
+    ///
+    /// # Errors
+    /// It is unknown whether it was done.
+    async fn divide(&self, division: &Division) -> Result<bool>;
 }
 
 /// A range server as the master sees it.

@@ -280,7 +280,8 @@ impl TableLayout {
 }
 
 impl RangeLocation {
-    pub(crate) fn target(&self, schema: &TableSchema, deadline: Option<Duration>) -> RangeTarget {
+    /// How a request names the range.
+    pub fn target(&self, schema: &TableSchema, deadline: Option<Duration>) -> RangeTarget {
         RangeTarget {
             range: self.range,
             epoch: self.epoch,

@@ -6,10 +6,11 @@ use bytes::Bytes;
 use client::{AdminService, Error, NewTable, Result, Router};
 use proto::google::bigtable::admin::v2;
 use proto::google::bigtable::admin::v2::bigtable_table_admin_server::BigtableTableAdmin;
+use proto::google::bigtable::admin::v2::drop_row_range_request::Target;
 use proto::google::bigtable::admin::v2::table::View;
 use tonic::{Request, Response, Status};
 use types::limits::INITIAL_SPLITS_MAX;
-use types::{TableName, validate_table_id};
+use types::{RowRange, TableName, validate_table_id};
 
 use crate::convert;
 use crate::status::status;
@@ -76,12 +77,40 @@ impl AdminGateway {
         deleted
     }
 
+    async fn drop_rows(&self, request: v2::DropRowRangeRequest) -> Result<()> {
+        let name = names::table(&request.name)?;
+        let rows = dropped_rows(request.target)?;
+        // A table that is not there is told of even when nothing is asked for.
+        self.admin.get_table(&name).await?;
+        match rows {
+            Some(rows) => self.admin.drop_rows(&name, &rows).await,
+            None => Ok(()),
+        }
+    }
+
     async fn modify(&self, request: v2::ModifyColumnFamiliesRequest) -> Result<v2::Table> {
         let name = names::table(&request.name)?;
         let changes = convert::family_changes(&request.modifications)?;
         let modified = self.admin.modify_families(&name, changes).await;
         self.router.forget(&name);
         Ok(convert::table(&*modified?, View::Full))
+    }
+}
+
+/// The rows that a DropRowRange means; `None` when it asks for none.
+fn dropped_rows(target: Option<Target>) -> Result<Option<RowRange>> {
+    match target {
+        None => {
+            Err(Error::invalid("DropRowRange needs a row_key_prefix or all data as its target"))
+        }
+        Some(Target::DeleteAllDataFromTable(is_all)) => Ok(is_all.then(RowRange::all)),
+        Some(Target::RowKeyPrefix(prefix)) if prefix.is_empty() => {
+            Err(Error::invalid("row_key_prefix must not be empty"))
+        }
+        Some(Target::RowKeyPrefix(prefix)) => {
+            row_key(&prefix)?;
+            Ok(Some(RowRange::prefix(&prefix)))
+        }
     }
 }
 
@@ -137,7 +166,7 @@ fn page_size(wire: i32) -> Result<usize> {
     }
 }
 
-fn answer<T>(result: Result<T>) -> std::result::Result<Response<T>, Status> {
+pub(crate) fn answer<T>(result: Result<T>) -> std::result::Result<Response<T>, Status> {
     result.map(Response::new).map_err(|error| status(&error))
 }
 
@@ -169,6 +198,13 @@ impl BigtableTableAdmin for AdminGateway {
         request: Request<v2::DeleteTableRequest>,
     ) -> std::result::Result<Response<()>, Status> {
         answer(self.delete(request.into_inner()).await)
+    }
+
+    async fn drop_row_range(
+        &self,
+        request: Request<v2::DropRowRangeRequest>,
+    ) -> std::result::Result<Response<()>, Status> {
+        answer(self.drop_rows(request.into_inner()).await)
     }
 
     async fn modify_column_families(

@@ -1,8 +1,9 @@
 //! The Bigtable gRPC API over client.
 //!
-//! * [`DataGateway`] serves the data API, [`AdminGateway`] the table admin API. Both check what a
-//!   client sends against every limit, turn it into the project's own words and pass it to the
-//!   seams of `client`; they keep nothing themselves.
+//! * [`DataGateway`] serves the data API, [`AdminGateway`] the table admin API, [`RangesGateway`]
+//!   our own service for operators. They check what a client sends against every limit, turn it
+//!   into the project's own words and pass it to the seams of `client`; they keep nothing
+//!   themselves.
 //! * [`serve`] puts them behind a port, with a bound on connections, streams and bytes in flight.
 //! * [`count_panics`] and [`panics`]: a panic anywhere in the process is counted, so that tests
 //!   can claim that there was none.
@@ -17,6 +18,7 @@ mod convert;
 mod data;
 mod layouts;
 mod panics;
+mod ranges;
 mod serve;
 mod status;
 mod validate;
@@ -26,4 +28,5 @@ pub use budget::{Budgeted, RequestBudget};
 pub use data::DataGateway;
 pub use layouts::LayoutGateway;
 pub use panics::{count_panics, panics};
+pub use ranges::RangesGateway;
 pub use serve::{ServeOptions, Services, serve};

@@ -1,4 +1,4 @@
-//! The gRPC server: data API, table admin API and health on one port.
+//! The gRPC server: data API, table admin API, the care for ranges and health on one port.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 
 use crate::accept::connections;
-use crate::{AdminGateway, Budgeted, DataGateway, LayoutGateway, RequestBudget};
+use crate::{AdminGateway, Budgeted, DataGateway, LayoutGateway, RangesGateway, RequestBudget};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -77,6 +77,8 @@ pub async fn serve(
     let data = limits::data_server(DataGateway::new(services.router.clone()));
     let layouts = LayoutGateway::new(services.admin.clone(), services.router.clone());
     let layouts = limits::layouts_server(layouts);
+    let ranges = RangesGateway::new(services.admin.clone(), services.router.clone());
+    let ranges = limits::ranges_server(ranges);
     let admin = AdminGateway::new(services.admin, services.router);
     let admin = limits::table_admin_server(admin);
     // The health of "", the server as a whole, is SERVING from the start.
@@ -99,7 +101,8 @@ pub async fn serve(
         .max_concurrent_streams(options.streams_max)
         .add_service(Budgeted::new(data, budget.clone()))
         .add_service(Budgeted::new(layouts, budget.clone()))
-        .add_service(Budgeted::new(admin, budget))
+        .add_service(Budgeted::new(admin, budget.clone()))
+        .add_service(Budgeted::new(ranges, budget))
         .add_service(health_server)
         .serve_with_incoming_shutdown(
             connections(listener, options.connections_max, env.clone()),

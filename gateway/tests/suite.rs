@@ -6,6 +6,7 @@ mod suite {
     mod fake;
     mod fake_admin;
     mod hostile;
+    mod ranges;
     mod reads;
     mod routing;
     mod samples;

@@ -126,6 +126,8 @@ pub enum Event {
         /// Its bytes.
         bytes: u64,
     },
+    /// A file that no range of its table needs was removed.
+    FileSwept,
     /// A manifest cut rows out of all files.
     RowsExcised {
         /// Cells of the rows up to this number are gone.
@@ -183,6 +185,7 @@ impl Event {
             Event::ManifestStarted => "manifest_started",
             Event::ManifestCommitted { .. } => "manifest_committed",
             Event::FileRemoved { .. } => "file_removed",
+            Event::FileSwept => "file_swept",
             Event::RowsExcised { .. } => "rows_excised",
             Event::RangeSplit { .. } => "range_split",
             Event::LogReleased { .. } => "log_released",

@@ -3,7 +3,9 @@
 //! [`Master`] answers [`client::AdminService`], [`client::Locator`] and [`client::Assignments`]
 //! over records that a [`coordination::Coordinator`] keeps. The data path needs no master.
 
+mod care;
 mod catalog;
+mod divide;
 mod error;
 mod families;
 mod groups;

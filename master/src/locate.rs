@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use client::RangeAssignment;
-use coordination::{Expect, Transaction};
+use coordination::{Expect, Revision, Transaction};
 use types::{Epoch, RangeId, SessionId, TableId, TableName};
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::record::{Descriptor, RANGES, TableState, range_key, table_key};
 
 /// How often a read or a grant that others interfere with is tried.
-const TRIES_MAX: u32 = 10;
+pub(crate) const TRIES_MAX: u32 = 10;
 
 impl Catalog {
     /// A table with its ranges in the order of their rows, both as they were at one moment.
@@ -21,6 +21,7 @@ impl Catalog {
         &self,
         name: &TableName,
     ) -> Result<(Stored<Descriptor>, Vec<StoredRange>)> {
+        let mut last: Option<Vec<(RangeId, Revision)>> = None;
         for _ in 0..TRIES_MAX {
             let before = self.enabled(name).await?;
             let mut ranges = self.ranges_of(before.record.schema.id).await?;
@@ -28,9 +29,12 @@ impl Catalog {
             if covers_all_rows(&ranges) {
                 return Ok((before, ranges));
             }
-            // Pages of a listing may show different moments.
+            // Pages of a listing may show different moments: ranges come, are divided and go. What
+            // two listings show in the same way is so.
             let after = self.enabled(name).await?;
-            if after.modified == before.modified {
+            let seen = ids_of(&ranges);
+            let is_same = last.replace(seen.clone()) == Some(seen);
+            if is_same && after.modified == before.modified {
                 let what = "the ranges of the table do not cover all rows exactly once";
                 return Err(Error::Corrupt { key: table_key(name), what: what.to_owned() });
             }
@@ -121,6 +125,10 @@ impl Catalog {
         let found = all.into_iter().filter(|range| wanted.contains(&range.id));
         Ok(found.map(|range| (range.id, range.table)).collect())
     }
+}
+
+fn ids_of(ranges: &[StoredRange]) -> Vec<(RangeId, Revision)> {
+    ranges.iter().map(|range| (range.id, range.modified)).collect()
 }
 
 fn covers_all_rows(ranges: &[StoredRange]) -> bool {

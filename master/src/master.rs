@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use client::{
-    AdminService, Assignments, FamilyChange, Locator, NewGroup, NewTable, RangeAssignment,
-    RangeLocation, RangeService, SchemaObserver, TableLayout, TablePage,
+    AdminService, Assignments, Division, FamilyChange, Locator, NewGroup, NewTable,
+    RangeAssignment, RangeKeeper, RangeLocation, RangeService, SchemaObserver, TableLayout,
+    TablePage, TableRange,
 };
 use coordination::Coordinator;
 use env::Env;
-use types::{ErrorKind, Generation, RangeId, SessionId, TableId, TableName, TableSchema};
+use types::{ErrorKind, Generation, RangeId, RowRange, SessionId, TableId, TableName, TableSchema};
 
 use crate::catalog::{Catalog, Stored};
 use crate::error::Result;
@@ -31,6 +33,8 @@ pub struct Server {
     pub ranges: Arc<dyn RangeService>,
     /// Is told of changed and dropped tables.
     pub observer: Arc<dyn SchemaObserver>,
+    /// Looks after its ranges.
+    pub keeper: Arc<dyn RangeKeeper>,
 }
 
 impl std::fmt::Debug for Server {
@@ -45,9 +49,9 @@ pub struct Master {
     inner: Arc<Inner>,
 }
 
-struct Inner {
-    catalog: Catalog,
-    env: Env,
+pub(crate) struct Inner {
+    pub(crate) catalog: Catalog,
+    pub(crate) env: Env,
     /// Whoever changes tables.
     turn: tokio::sync::Mutex<()>,
     servers: Mutex<BTreeMap<SessionId, Server>>,
@@ -113,17 +117,29 @@ impl Master {
     async fn run<T: Send + 'static, F>(
         &self,
         name: &'static str,
+        operation: impl FnOnce(Arc<Inner>) -> F + Send + 'static,
+    ) -> client::Result<T>
+    where
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.run_beside(name, async move |inner| {
+            let running = operation(Arc::clone(&inner));
+            let _turn = inner.turn.lock().await;
+            running.await
+        })
+        .await
+    }
+
+    /// Runs an operation beside others to its end, though its caller may go away.
+    async fn run_beside<T: Send + 'static, F>(
+        &self,
+        name: &'static str,
         operation: impl FnOnce(Arc<Inner>) -> F,
     ) -> client::Result<T>
     where
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let inner = Arc::clone(&self.inner);
-        let running = operation(Arc::clone(&inner));
-        let task = self.inner.env.spawn(name, async move {
-            let _turn = inner.turn.lock().await;
-            running.await
-        });
+        let task = self.inner.env.spawn(name, operation(Arc::clone(&self.inner)));
         let broken_off = || client::Error::new(ErrorKind::Aborted, format!("{name}: broken off"));
         let outcome = task.join().await.ok_or_else(broken_off)?;
         outcome.map_err(client::Error::from)
@@ -131,7 +147,7 @@ impl Master {
 }
 
 impl Inner {
-    fn servers(&self) -> MutexGuard<'_, BTreeMap<SessionId, Server>> {
+    pub(crate) fn servers(&self) -> MutexGuard<'_, BTreeMap<SessionId, Server>> {
         self.servers.lock().expect("no holder of this lock panics")
     }
 
@@ -269,6 +285,18 @@ impl Inner {
         Ok(TableLayout { schema: Arc::new(table.record.schema), ranges: located })
     }
 
+    /// What a table is called; `None` when there is no such table.
+    async fn name_of(&self, table: TableId) -> Result<Option<TableName>> {
+        let known = || self.names().get(&table).cloned();
+        if let Some(name) = known() {
+            return Ok(Some(name));
+        }
+        let tables = self.catalog.all_tables().await?;
+        let named = tables.into_iter().map(|table| table.record.schema);
+        self.names().extend(named.map(|schema| (schema.id, schema.name)));
+        Ok(known())
+    }
+
     async fn assign(&self, ranges: &[RangeId], session: SessionId) -> Result<Vec<RangeAssignment>> {
         let known = |range: &RangeId| self.tables().get(range).copied();
         if ranges.iter().any(|range| known(range).is_none()) {
@@ -285,14 +313,9 @@ impl Inner {
             ranges.sort_unstable();
             ranges.dedup();
         }
-        if wanted.keys().any(|table| !self.names().contains_key(table)) {
-            let tables = self.catalog.all_tables().await?;
-            let named = tables.into_iter().map(|table| table.record.schema);
-            self.names().extend(named.map(|schema| (schema.id, schema.name)));
-        }
         let mut granted = Vec::with_capacity(ranges.len());
         for (table, ranges) in wanted {
-            let Some(name) = self.names().get(&table).cloned() else {
+            let Some(name) = self.name_of(table).await? else {
                 continue;
             };
             granted.extend(self.catalog.grant(&name, table, &ranges, session).await?);
@@ -303,7 +326,10 @@ impl Inner {
 }
 
 /// Who serves a range: its owner, or else anyone, who will then take it up.
-fn server_of(servers: &BTreeMap<SessionId, Server>, owner: Option<SessionId>) -> Option<&Server> {
+pub(crate) fn server_of(
+    servers: &BTreeMap<SessionId, Server>,
+    owner: Option<SessionId>,
+) -> Option<&Server> {
     let owner = owner.and_then(|owner| servers.get(&owner));
     owner.or_else(|| servers.values().next())
 }
@@ -351,6 +377,28 @@ impl AdminService for Master {
         let define = |schema: &mut TableSchema| groups::define(schema, groups);
         self.run("set locality groups", async move |inner| inner.modify(&name, define).await).await
     }
+
+    async fn drop_rows(&self, name: &TableName, rows: &RowRange) -> client::Result<()> {
+        let (name, rows) = (name.clone(), rows.clone());
+        self.run_beside("drop rows", async move |inner| inner.drop_rows(&name, &rows).await).await
+    }
+
+    async fn list_ranges(&self, name: &TableName) -> client::Result<Vec<TableRange>> {
+        Ok(self.inner.list_ranges(name).await?)
+    }
+
+    async fn split_table(&self, name: &TableName, rows: Vec<Bytes>) -> client::Result<Vec<Bytes>> {
+        let name = name.clone();
+        self.run_beside("split a table", async move |inner| inner.split(&name, rows).await).await
+    }
+
+    async fn flush_table(&self, name: &TableName) -> client::Result<()> {
+        Ok(self.inner.flush(name).await?)
+    }
+
+    async fn compact_at(&self, name: &TableName, row: &Bytes) -> client::Result<TableRange> {
+        Ok(self.inner.compact_at(name, row).await?)
+    }
 }
 
 #[async_trait]
@@ -374,5 +422,22 @@ impl Assignments for Master {
         session: SessionId,
     ) -> client::Result<Vec<RangeAssignment>> {
         Ok(self.inner.assign(ranges, session).await?)
+    }
+
+    async fn take_range_ids(&self, count: u64) -> client::Result<RangeId> {
+        Ok(self.inner.catalog.take_range_ids(count).await?)
+    }
+
+    async fn divide(&self, division: &Division) -> client::Result<bool> {
+        let name = self.inner.name_of(division.table).await?;
+        let Some(name) = name else {
+            return Ok(false);
+        };
+        let divided = self.inner.catalog.divide(&name, division).await?;
+        if divided {
+            let children = division.children.iter().map(|(child, _)| (*child, division.table));
+            self.inner.note_ranges(children.collect());
+        }
+        Ok(divided)
     }
 }

@@ -18,6 +18,7 @@ use types::{
 
 use crate::catalog::{BATCH_MAX, Catalog, Stored};
 use crate::error::{Error, Result};
+use crate::locate::TRIES_MAX;
 use crate::record::{Descriptor, NEXT_IDS, NextIds, RangeRecord, TableState, range_key, table_key};
 use crate::{families, groups};
 
@@ -99,24 +100,36 @@ impl Catalog {
         mut schema: TableSchema,
         ranges: u64,
     ) -> Result<(Descriptor, RangeId, coordination::Revision)> {
+        let key = table_key(&schema.name);
+        for _ in 0..TRIES_MAX {
+            let (ids, taking) = self.taking_ids(1, ranges).await?;
+            schema.id = ids.table;
+            let descriptor = Descriptor { state: TableState::Creating, schema: schema.clone() };
+            let creating = taking.guard(&key, Expect::Absent).put(&key, descriptor.encode());
+            if let Some(modified) = self.commit(creating).await? {
+                return Ok((descriptor, ids.range, modified));
+            }
+            // Ranges that are divided take ids, too.
+        }
+        Err(Error::Contended { key })
+    }
+
+    /// The ids that are next, and a transaction that takes some of them.
+    pub(crate) async fn taking_ids(
+        &self,
+        tables: u64,
+        ranges: u64,
+    ) -> Result<(NextIds, Transaction)> {
         let found = self.next_ids().await?;
         let expect =
             found.as_ref().map_or(Expect::Absent, |found| Expect::ModifiedAt(found.modified));
         let ids = found.map_or_else(NextIds::default, |found| found.record);
         let next = NextIds {
-            table: TableId::new(ids.table.get() + 1),
+            table: TableId::new(ids.table.get() + tables),
             range: RangeId::new(ids.range.get() + ranges),
         };
-        schema.id = ids.table;
-        let descriptor = Descriptor { state: TableState::Creating, schema };
-        let key = table_key(&descriptor.schema.name);
-        let transaction = Transaction::new()
-            .guard(NEXT_IDS, expect)
-            .guard(&key, Expect::Absent)
-            .put(NEXT_IDS, next.encode())
-            .put(&key, descriptor.encode());
-        let modified = self.commit_alone(transaction).await?;
-        Ok((descriptor, ids.range, modified))
+        let transaction = Transaction::new().guard(NEXT_IDS, expect).put(NEXT_IDS, next.encode());
+        Ok((ids, transaction))
     }
 
     /// Makes a table none: from here on it can only be removed.

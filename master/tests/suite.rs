@@ -4,6 +4,7 @@
 mod suite {
     mod cluster;
     mod crash;
+    mod divide;
     mod grants;
     mod records;
     mod tables;

@@ -16,7 +16,7 @@ TABLE = pathlib.Path(__file__).resolve().parent.parent / "FIELDS.txt"
 
 def main():
     ours = {line for line in TABLE.read_text(encoding="utf-8").splitlines()
-            if line and not line.startswith("#")}
+            if line and not line.startswith("#") and not line.split()[1].startswith("tepui.")}
     theirs = set(table(upstream.files().values()))
     assert ours and theirs, "an empty table compares nothing"
     differences = [f"only in ours:    {line}" for line in ours - theirs]

@@ -18,7 +18,7 @@ const VALUE_TYPE_BYTES_MAX: usize = 1 << 20;
 const VALUE_ARRAY_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a table's description, or of a change to it.
 const SCHEMA_BYTES_MAX: usize = 1 << 20;
-/// Splits of a new table, doubles included.
+/// Row keys that a table is divided at, doubles included.
 const SPLITS_MAX: usize = 10_000;
 
 /// The most that there may be of something in one request.
@@ -135,6 +135,7 @@ impl Admission for admin::ModifyColumnFamiliesRequest {
 }
 
 impl Admission for admin::DeleteTableRequest {}
+impl Admission for admin::DropRowRangeRequest {}
 impl Admission for admin::GetTableRequest {}
 impl Admission for admin::ListTablesRequest {}
 
@@ -144,6 +145,14 @@ impl Admission for own::SetLocalityGroupsRequest {
 
 impl Admission for own::GetLayoutRequest {}
 impl Admission for own::ScrubTableRequest {}
+
+impl Admission for own::SplitTableRequest {
+    const BOUNDS: &'static [Bound] = &[fields(&[2], SPLITS_MAX, "row keys")];
+}
+
+impl Admission for own::CompactTableRequest {}
+impl Admission for own::FlushTableRequest {}
+impl Admission for own::ListRangesRequest {}
 
 /// How much stands at a path.
 #[derive(Default)]

@@ -1,10 +1,10 @@
 //! The wire contract of Tepui: `google.bigtable.v2`, `google.bigtable.admin.v2` and what they need.
 //!
 //! * `proto/` holds our own .proto text; `FIELDS.txt` lists every message, field, enum value and
-//!   RPC of it, and `refresh/compare.py` compares that list with Google's Python package.
-//! * [`google`] holds the generated messages, clients and server traits, at the path of their
-//!   package. Fields of type bytes are [`bytes::Bytes`]: slices of the message they came in.
-//! * [`tepui`] holds the same of our own service.
+//!   RPC of it, and `refresh/compare.py` compares what is Google's of it with their Python package.
+//! * [`google`] and [`tepui`] hold the generated messages, clients and server traits, at the path
+//!   of their package; [`tepui`] those of our own services. Fields of type bytes are
+//!   [`bytes::Bytes`]: slices of the message they came in.
 //! * [`admission`] looks at requests before they are decoded.
 //! * [`codec`] lets a server answer with messages that are encoded already.
 //! * [`limits`] holds the size that a message may have, and clients and servers set to it.

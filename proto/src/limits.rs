@@ -15,6 +15,8 @@ use crate::google::bigtable::admin::v2::bigtable_table_admin_server::{
 use crate::google::bigtable::v2::bigtable_client::BigtableClient;
 use crate::google::bigtable::v2::bigtable_server::{Bigtable, BigtableServer};
 use crate::tepui::admin::v1::layouts_server::{Layouts, LayoutsServer};
+use crate::tepui::admin::v1::ranges_client::RangesClient;
+use crate::tepui::admin::v1::ranges_server::{Ranges, RangesServer};
 
 /// The most that one message may have, sent or received, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
@@ -43,6 +45,26 @@ pub fn table_admin_server<T: BigtableTableAdmin>(admin: T) -> BigtableTableAdmin
 /// Returns the service that serves our own layouts API with `layouts`.
 pub fn layouts_server<T: Layouts>(layouts: T) -> LayoutsServer<T> {
     LayoutsServer::new(layouts)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Returns the service that serves the care for ranges with `ranges`.
+pub fn ranges_server<T: Ranges>(ranges: T) -> RangesServer<T> {
+    RangesServer::new(ranges)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// Returns a client of the care for ranges that calls over `channel`.
+pub fn ranges_client<C>(channel: C) -> RangesClient<C>
+where
+    C: GrpcService<Body>,
+    C::Error: Into<StdError>,
+    C::ResponseBody: HttpBody<Data = Bytes> + Send + 'static,
+    <C::ResponseBody as HttpBody>::Error: Into<StdError> + Send,
+{
+    RangesClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }

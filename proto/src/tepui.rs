@@ -6,5 +6,6 @@ pub mod admin {
     pub mod v1 {
         tonic::include_proto!("tepui.admin.v1");
         tonic::include_proto!("tepui.admin.v1.Layouts");
+        tonic::include_proto!("tepui.admin.v1.Ranges");
     }
 }

@@ -41,12 +41,6 @@ pub enum Error {
         /// What is wrong.
         what: &'static str,
     },
-    /// A log holds an entry that this release does not know how to apply.
-    #[error("the log of session folder {folder:?} holds an entry that needs a later release")]
-    UnknownEntry {
-        /// The log's folder.
-        folder: Path,
-    },
     /// An option has a value that is not allowed.
     #[error("option {name}: {reason}")]
     InvalidOption {
@@ -77,7 +71,6 @@ impl Error {
             Error::Store { source, .. } | Error::Sweep { source, .. } => source.kind(),
             Error::Catalog(source) => source.kind(),
             Error::CorruptSeal { .. } => ErrorKind::Corrupt,
-            Error::UnknownEntry { .. } => ErrorKind::FailedPrecondition,
             Error::InvalidOption { .. } => ErrorKind::InvalidArgument,
             Error::Poisoned(_) => ErrorKind::Poisoned,
             Error::Busy => ErrorKind::Unavailable,

@@ -7,6 +7,7 @@
 
 mod budget;
 mod error;
+mod keep;
 mod maintenance;
 mod options;
 mod range;

@@ -43,6 +43,11 @@ pub struct Options {
     pub maintenance_interval: Duration,
     /// Ranges whose files are merged at once, at most.
     pub compactions_max: usize,
+    /// A range with more bytes than this is divided, unless all of them are in one row; 0: never.
+    pub range_bytes_max: u64,
+    /// Files of divided ranges are looked for this often, and removed when they were not needed
+    /// twice in a row.
+    pub sweep_interval: Duration,
 }
 
 impl Default for Options {
@@ -58,6 +63,8 @@ impl Default for Options {
             scrub_bytes_per_second: 64 << 20,
             maintenance_interval: Duration::from_millis(100),
             compactions_max: 1,
+            range_bytes_max: 8 << 30,
+            sweep_interval: Duration::from_secs(60),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use client::{RangeTarget, Result};
 use lsm::{Batch, FamilyRules, LogPosition, Reason, Store};
-use types::{ErrorKind, Generation, RangeId, RowMutations, SeqNo, TableId, TableSchema};
+use types::{ErrorKind, Generation, RangeId, RowMutations, RowRange, SeqNo, TableId, TableSchema};
 use wal::Reservation;
 
 use crate::budget::Budget;
@@ -23,6 +23,10 @@ pub(crate) struct Range {
     writing: Mutex<ServerTime>,
     /// Changed only under `writing`.
     is_closed: AtomicBool,
+    /// The range is being divided: batches wait. Changed only under `writing`.
+    is_barred: AtomicBool,
+    /// Held by whoever divides the range or cuts rows out of it.
+    pub(crate) alteration: tokio::sync::Mutex<()>,
     stripes: Stripes,
     /// Changed only under `writing`.
     schema: RwLock<InForce>,
@@ -55,6 +59,8 @@ impl Range {
             store,
             writing: Mutex::new(time),
             is_closed: AtomicBool::new(false),
+            is_barred: AtomicBool::new(false),
+            alteration: tokio::sync::Mutex::new(()),
             stripes: Stripes::default(),
             schema: RwLock::new(in_force),
             budget,
@@ -108,7 +114,8 @@ impl Range {
         Err(wrong_range(self.id(), &format!("the schema is at {own}, not {generation}")))
     }
 
-    /// Sequences, queues and inserts a batch: no await in between.
+    /// Sequences, queues and inserts a batch: no await in between. `None`: batches must wait now
+    /// ([`Range::is_barred`]); nothing has changed.
     ///
     /// # Errors
     /// `WrongRange`, or the range's storage has stopped: nothing has changed.
@@ -119,12 +126,15 @@ impl Range {
         mut batch: Batch,
         reservation: Reservation,
         pipeline: &Pipeline,
-    ) -> Result<Ticket<LogCommit>> {
+    ) -> Result<Option<Ticket<LogCommit>>> {
         let _stripes = self.stripes.shared(rows.iter().map(|row| &row.row[..]));
         let (ticket, seat) = {
             let mut time = self.writing();
             if self.is_closed() {
                 return Err(self.closed());
+            }
+            if self.is_barred() {
+                return Ok(None);
             }
             pipeline.check_open()?;
             let schema = self.schema();
@@ -138,10 +148,60 @@ impl Range {
             let store = Arc::clone(&self.store);
             (pipeline.queue.enqueue(Sequenced::new(store, batch, reservation), bytes), seat)
         };
-        seat.insert(&ticket.batch().batch);
+        seat.insert(ticket.batch().batch().expect("a batch was placed"));
         ticket.inserted();
         self.recount();
+        Ok(Some(ticket))
+    }
+
+    /// Sequences and queues the cut of `rows`, and ends the memtable with it. From then on batches
+    /// wait until it is flushed.
+    ///
+    /// # Errors
+    /// As [`Range::place`].
+    pub(crate) fn place_excise(
+        &self,
+        rows: &RowRange,
+        payload: Vec<u8>,
+        reservation: Reservation,
+        pipeline: &Pipeline,
+    ) -> Result<Ticket<LogCommit>> {
+        let _writing = self.writing();
+        if self.is_closed() {
+            return Err(self.closed());
+        }
+        pipeline.check_open()?;
+        let end = pipeline.log.end();
+        let floor = LogPosition { segment: end.segment, offset: end.offset };
+        let (seq, bytes) = (self.store.next_seq(), payload.len());
+        self.store.excise(rows, seq, floor).map_err(|error| from_store(&error))?;
+        let store = Arc::clone(&self.store);
+        let sequenced = Sequenced::excise(store, seq, payload, reservation);
+        let ticket = pipeline.queue.enqueue(sequenced, bytes);
+        ticket.inserted();
         Ok(ticket)
+    }
+
+    /// Must batches wait: for a cut that is not flushed, or for a division?
+    pub(crate) fn is_barred(&self) -> bool {
+        self.is_barred.load(SeqCst) || self.store.has_pending_excise()
+    }
+
+    /// Is it closed only until the catalog has answered a division?
+    pub(crate) fn is_between(&self) -> bool {
+        self.is_barred.load(SeqCst) && self.is_closed()
+    }
+
+    /// Lets batches wait, or go on.
+    pub(crate) fn bar(&self, is_barred: bool) {
+        let _writing = self.writing();
+        self.is_barred.store(is_barred, SeqCst);
+    }
+
+    /// Takes back [`Range::close_writing`], of a range whose storage is open.
+    pub(crate) fn reopen(&self) {
+        let _writing = self.writing();
+        self.is_closed.store(false, SeqCst);
     }
 
     /// Tells the budget how much memory the memtables take now.

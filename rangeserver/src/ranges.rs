@@ -65,6 +65,10 @@ impl Ranges {
         }
     }
 
+    pub(crate) fn file_ids(&self) -> &FileIds {
+        &self.file_ids
+    }
+
     pub(crate) fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
@@ -106,6 +110,21 @@ impl Ranges {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         if places.get(&range).is_some_and(|present| Arc::ptr_eq(present, place)) {
             places.remove(&range);
+        }
+    }
+
+    /// Is the range in its place?
+    pub(crate) fn has(&self, range: &Arc<Range>) -> bool {
+        let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
+        let open = places.get(&range.id()).and_then(|place| place.open.get());
+        open.is_some_and(|open| Arc::ptr_eq(open, range))
+    }
+
+    /// Takes a range that is closed out of its place: whoever asks for it next asks the catalog.
+    pub(crate) fn leave(&self, range: &Arc<Range>) {
+        if self.has(range) {
+            // Nobody else puts a range in a place that has one.
+            self.places.write().unwrap_or_else(PoisonError::into_inner).remove(&range.id());
         }
     }
 

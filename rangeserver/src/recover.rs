@@ -76,10 +76,11 @@ pub(crate) async fn recover(ranges: &Arc<Ranges>, config: &Config) -> Result<Rec
         if known.is_none() {
             let listed = config.assignments.ranges().await.map_err(Error::Catalog)?;
             let tables: BTreeSet<TableId> = listed.iter().map(|(_, table)| *table).collect();
+            let ranges: BTreeSet<RangeId> = listed.into_iter().map(|(range, _)| range).collect();
             for table in tables {
-                recovery.swept_files += sweep(&config.files, table).await?;
+                recovery.swept_files += sweep(&config.files, table, &ranges).await?;
             }
-            known = Some(listed.into_iter().map(|(range, _)| range).collect());
+            known = Some(ranges);
         }
         let known: &BTreeSet<RangeId> = known.as_ref().expect("just set");
         take_up(&logs.join(&entry.name), known, ranges, config, &mut recovery).await?;
@@ -88,11 +89,16 @@ pub(crate) async fn recover(ranges: &Arc<Ranges>, config: &Config) -> Result<Rec
     Ok(recovery)
 }
 
-/// Removes what a crash left of unfinished flushes and compactions.
-async fn sweep(files: &Arc<dyn FileSystem>, table: TableId) -> Result<u64> {
+/// Removes what a crash left of divided ranges and of unfinished flushes and compactions.
+async fn sweep(
+    files: &Arc<dyn FileSystem>,
+    table: TableId,
+    known: &BTreeSet<RangeId>,
+) -> Result<u64> {
     let folder = table_folder(table);
-    let swept = lsm::sweep_table(files, &folder).await;
-    let removed = swept.map_err(|source| Error::Sweep { folder, source })?;
+    let failed = |source| Error::Sweep { folder: folder.clone(), source };
+    lsm::remove_ranges_but(known, files, &folder).await.map_err(failed)?;
+    let removed = lsm::sweep_table(files, &folder).await.map_err(failed)?;
     Ok(removed.len() as u64)
 }
 
@@ -114,7 +120,7 @@ async fn take_up(
     let mut reader = wal::recover(files, folder, sealed.clone()).await?;
     while let Some(frame) = reader.next().await? {
         recovery.frames += 1;
-        recovery.bytes += gathered.add(folder, frame)?;
+        recovery.bytes += gathered.add(frame);
     }
     recovery.closed_cleanly += u64::from(reader.ended_cleanly());
     let ids: Vec<RangeId> = gathered.with_records.iter().copied().collect();
@@ -143,7 +149,7 @@ async fn feed_again(
     let mut reader = wal::recover(&config.files, folder, sealed).await?;
     while let Some(frame) = reader.next().await? {
         let mut gathered = Gathered::new(known, u64::MAX);
-        gathered.add(folder, frame)?;
+        gathered.add(frame);
         feed.take(gathered.records);
         feed.make_room().await?;
     }
@@ -152,6 +158,7 @@ async fn feed_again(
 
 /// One entry of one range.
 struct Record {
+    kind: EntryKind,
     last: SeqNo,
     payload: Bytes,
 }
@@ -185,7 +192,7 @@ impl<'a> Gathered<'a> {
     }
 
     /// Takes in a frame; the bytes of its payloads.
-    fn add(&mut self, folder: &Path, frame: Frame) -> Result<u64> {
+    fn add(&mut self, frame: Frame) -> u64 {
         let mut bytes = 0;
         for entry in frame.entries {
             bytes += entry.payload.len() as u64;
@@ -193,25 +200,20 @@ impl<'a> Gathered<'a> {
                 continue;
             }
             self.with_records.insert(entry.range);
-            if entry.kind == EntryKind::Excise {
-                return Err(Error::UnknownEntry { folder: folder.clone() });
-            }
             if self.overflowed {
                 continue;
             }
             let numbers = u64::from(entry.count.max(1)) - 1;
             let last = entry.first_seq.advance(numbers);
-            let is_batch = entry.kind == EntryKind::Batch;
-            let payload = if is_batch { entry.payload } else { Bytes::new() };
             let records = self.records.entry(entry.range).or_default();
-            records.add(Record { last, payload });
+            records.add(Record { kind: entry.kind, last, payload: entry.payload });
         }
         self.bytes += bytes;
         if self.bytes > self.memory {
             self.overflowed = true;
             self.records.clear();
         }
-        Ok(bytes)
+        bytes
     }
 }
 
@@ -309,8 +311,13 @@ async fn feed_one(range: Arc<Range>, records: RangeRecords, memory: usize) -> Re
     let mut ingest = range.store().ingest(memory).map_err(&failed)?;
     for record in records.records {
         ingest.note_seq(record.last);
-        if !record.payload.is_empty() {
-            ingest.add_payload(record.payload).await.map_err(&failed)?;
+        match record.kind {
+            EntryKind::Batch => ingest.add_payload(record.payload).await.map_err(&failed)?,
+            EntryKind::Excise => {
+                let rows = lsm::decode_excise(&record.payload).map_err(&failed)?;
+                ingest.add_excise(rows, record.last).await.map_err(&failed)?;
+            }
+            EntryKind::NoOp => {}
         }
     }
     Ok(ingest.finish().await.map_err(&failed)?.cells)

@@ -25,7 +25,7 @@ use sstable::{CacheCounts, Pins};
 use storage::Path;
 use tokio::sync::Notify;
 use types::{ErrorKind, RangeId, RowMutations, TableId, TableSchema};
-use wal::Log;
+use wal::{Log, Reservation};
 
 use crate::budget::{Budget, RETRY_AFTER};
 use crate::error::{Error, Result, from_log};
@@ -45,7 +45,7 @@ const DRAIN_POLL: Duration = Duration::from_millis(1);
 
 /// Serves ranges. See the module's words.
 pub struct RangeServer {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     tasks: Mutex<Vec<Task<()>>>,
     recovery: Recovery,
 }
@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) compaction_work: Notify,
     /// Ranges that a compaction task works on.
     pub(crate) compacting: Claims,
+    /// Wakes the task that divides and sweeps: at the stop.
+    pub(crate) order_work: Notify,
     /// The last flush met a full disk.
     pub(crate) disk_full: AtomicBool,
     is_stopping: AtomicBool,
@@ -118,6 +120,7 @@ impl RangeServer {
             flush_work: Notify::new(),
             compaction_work: Notify::new(),
             compacting: Claims::default(),
+            order_work: Notify::new(),
             disk_full: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
         });
@@ -183,6 +186,10 @@ impl RangeServer {
         drained?;
         let mut outcome = Ok(());
         for range in &ranges {
+            let _no_division = range.alteration.lock().await;
+            if !shared.ranges.has(range) {
+                continue;
+            }
             let flushed = shared.flush_whole(range, Reason::Closing).await;
             range.close().await;
             outcome = outcome.and(flushed);
@@ -206,6 +213,7 @@ impl RangeServer {
         shared.flush_work.notify_one();
         shared.compaction_work.notify_waiters();
         shared.compaction_work.notify_one();
+        shared.order_work.notify_one();
         shared.pipeline.queue.env().orphans.notify_one();
         let ranges = shared.ranges.all();
         let _no_compactions: Vec<_> =
@@ -260,7 +268,7 @@ impl Shared {
         }
     }
 
-    async fn flush_whole(&self, range: &Arc<Range>, reason: Reason) -> Result<()> {
+    pub(crate) async fn flush_whole(&self, range: &Arc<Range>, reason: Reason) -> Result<()> {
         let last = range.freeze(reason);
         if !maintenance::wait_published(self, range, last).await {
             let poisoned = self.poison.reason().map(|reason| Error::Poisoned(reason.to_owned()));
@@ -365,6 +373,45 @@ impl Shared {
         self.budget.wait_until(&self.pipeline.env, limit, what, ready).await?
     }
 
+    /// Waits while rows are cut out of the range, or the range is divided.
+    async fn wait_for_bar(&self, range: &Range, limit: Duration) -> client::Result<()> {
+        let what = "rows are being dropped from the range, or it is being divided";
+        let ready = || {
+            if !range.is_barred() {
+                return Some(Ok(()));
+            }
+            self.flush_work.notify_one();
+            self.check_serving().err().map(Err)
+        };
+        self.budget.wait_until(&self.pipeline.env, limit, what, ready).await?
+    }
+
+    /// Waits while the catalog is about to put other ranges in this one's place, or not.
+    pub(crate) async fn wait_for_division(&self, range: &Range) -> client::Result<()> {
+        let what = "the range is being divided";
+        let ready = || {
+            if !range.is_between() {
+                return Some(Ok(()));
+            }
+            self.check_serving().err().map(Err)
+        };
+        let limit = self.config.options.stall_max;
+        self.budget.wait_until(&self.pipeline.env, limit, what, ready).await?
+    }
+
+    /// Sets space in the log aside.
+    pub(crate) async fn log_space(&self, bytes: usize) -> client::Result<Reservation> {
+        let space = self.pipeline.log.reserve(bytes, 1).await;
+        space.map_err(|error| match error.kind() {
+            ErrorKind::ResourceExhausted => from_log(&error).retry_after(RETRY_AFTER),
+            ErrorKind::Poisoned => {
+                self.poison(&error.to_string());
+                from_log(&error)
+            }
+            _ => from_log(&error),
+        })
+    }
+
     async fn write_rows(&self, target: RangeTarget, rows: Vec<RowMutations>) -> client::Result<()> {
         self.check_serving()?;
         let range = self.ranges.serving(&target).await?;
@@ -378,19 +425,16 @@ impl Shared {
         let carried: usize = rows.iter().map(RowMutations::bytes).sum();
         let bytes = carried.saturating_add(Batch::payload_bytes(&rows));
         let held = self.budget.admit(env, bytes as u64, limit).await?;
-        self.wait_for_room(&range, limit).await?;
-        let batch = Batch::encode(&rows);
-        let space = self.pipeline.log.reserve(batch.payload().len(), 1).await;
-        let space = space.map_err(|error| match error.kind() {
-            ErrorKind::ResourceExhausted => from_log(&error).retry_after(RETRY_AFTER),
-            ErrorKind::Poisoned => {
-                self.poison(&error.to_string());
-                from_log(&error)
+        let ticket = loop {
+            self.wait_for_room(&range, limit).await?;
+            self.wait_for_bar(&range, limit).await?;
+            let batch = Batch::encode(&rows);
+            let space = self.log_space(batch.payload().len()).await?;
+            self.check_serving()?;
+            if let Some(ticket) = range.place(&target, &rows, batch, space, &self.pipeline)? {
+                break ticket;
             }
-            _ => from_log(&error),
-        })?;
-        self.check_serving()?;
-        let ticket = range.place(&target, &rows, batch, space, &self.pipeline)?;
+        };
         drop(rows);
         if range.store().wants_freeze() || self.is_log_long() {
             self.flush_work.notify_one();
@@ -411,6 +455,10 @@ impl RangeService for RangeServer {
         let shared = &self.shared;
         shared.check_serving()?;
         let range = shared.ranges.serving(&request.target).await?;
+        shared.wait_for_division(&range).await?;
+        if range.is_closed() {
+            return Err(range.closed());
+        }
         let limit = shared.patience(&request.target);
         let held = shared.budget.admit(&shared.pipeline.env, READ_BYTES, limit).await?;
         let read = RangeRead::start(Arc::clone(shared), range, &request, held)?;
@@ -421,8 +469,7 @@ impl RangeService for RangeServer {
         self.shared.check_serving()?;
         let range = self.shared.ranges.serving(&target).await?;
         let store = range.store();
-        let stored: u64 = store.version().tables().map(|table| table.meta.len).sum();
-        Ok(RangeSample { bytes: stored + store.memory_bytes() as u64 })
+        Ok(RangeSample { bytes: store.version().bytes() + store.memory_bytes() as u64 })
     }
 
     async fn scrub(&self, target: RangeTarget) -> client::Result<Box<dyn RangeScrub>> {

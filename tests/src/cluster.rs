@@ -58,6 +58,7 @@ impl ClusterOptions {
             store,
             log,
             log_bytes_max: 8 << 10,
+            sweep_interval: Duration::from_millis(100),
             ..Options::default()
         };
         let coordinator = EmbeddedOptions { snapshot_bytes: 4 << 10, snapshot_records: 20, log };
@@ -114,7 +115,12 @@ impl Cluster {
         let server = RangeServer::start(config)
             .await
             .map_err(|error| Error::new(error.kind(), error.to_string()))?;
-        let attached = Server { session, ranges: server.clone(), observer: server.clone() };
+        let attached = Server {
+            session,
+            ranges: server.clone(),
+            observer: server.clone(),
+            keeper: server.clone(),
+        };
         master.attach(attached).await?;
         let router = Arc::new(Router::new(master.clone(), env));
         Ok(Cluster { router, admin: master.clone(), server, coordinator, master, session })

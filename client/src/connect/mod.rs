@@ -8,6 +8,7 @@ mod admin;
 mod layout;
 mod merge;
 mod mutation;
+mod ranges;
 mod read;
 mod retry;
 mod row;
@@ -21,6 +22,7 @@ use proto::google::bigtable::admin::v2::bigtable_table_admin_client::BigtableTab
 use proto::google::bigtable::v2::bigtable_client::BigtableClient;
 use proto::limits;
 use proto::tepui::admin::v1::layouts_client::LayoutsClient;
+use proto::tepui::admin::v1::ranges_client::RangesClient;
 use tonic::transport::{Channel, Endpoint};
 use types::{ErrorKind, TableName};
 
@@ -28,6 +30,7 @@ pub use admin::TableDescription;
 pub use layout::RemoteScrub;
 pub use merge::Merger;
 pub use mutation::RowMutation;
+pub use ranges::{Compaction, DroppedRows};
 pub use read::Scan;
 pub use row::{Cell, Row, RowFamily};
 
@@ -94,6 +97,10 @@ impl Client {
 
     fn layouts(&self) -> LayoutsClient<Channel> {
         LayoutsClient::new(self.channel.clone())
+    }
+
+    fn ranges(&self) -> RangesClient<Channel> {
+        limits::ranges_client(self.channel.clone())
     }
 
     /// Waits for `call`, not for ever, and says what its failure means.

@@ -328,9 +328,6 @@ async fn a_family_dropped_and_created_again_is_empty() {
 async fn calls_that_are_not_built_are_unimplemented_and_the_server_lives() {
     let mut world = World::with_table(&[]).await;
     let status =
-        world.admin.drop_row_range(admin::DropRowRangeRequest::default()).await.unwrap_err();
-    assert_eq!(status.code(), Code::Unimplemented);
-    let status =
         world.admin.create_backup(admin::CreateBackupRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
     let status =

@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) writes: Vec<usize>,
     pub(crate) replies: usize,
     pub(crate) locates: usize,
+    /// Rows that were dropped, by table.
+    pub(crate) dropped: Vec<(TableName, RowRange)>,
 }
 
 #[derive(Clone, Default)]

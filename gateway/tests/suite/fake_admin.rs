@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use client::{AdminService, Error, FamilyChange, NewTable, Result, TablePage};
-use types::{ErrorKind, FamilyId, Generation, TableName, TableSchema};
+use bytes::Bytes;
+use client::{
+    AdminService, Error, FamilyChange, NewTable, RangeStatus, Result, TablePage, TableRange,
+};
+use types::{ErrorKind, FamilyId, Generation, RangeId, RowRange, TableName, TableSchema};
 
 use super::fake::Fake;
 
@@ -92,4 +95,37 @@ impl AdminService for Fake {
         self.state().tables.insert(name.clone(), schema.clone());
         Ok(schema)
     }
+
+    async fn drop_rows(&self, name: &TableName, rows: &RowRange) -> Result<()> {
+        self.state().dropped.push((name.clone(), rows.clone()));
+        Ok(())
+    }
+
+    async fn list_ranges(&self, name: &TableName) -> Result<Vec<TableRange>> {
+        self.get_table(name).await?;
+        Ok(vec![range(1, "", "m"), range(2, "m", "")])
+    }
+
+    async fn split_table(&self, name: &TableName, rows: Vec<Bytes>) -> Result<Vec<Bytes>> {
+        self.get_table(name).await?;
+        Ok(rows)
+    }
+
+    async fn flush_table(&self, name: &TableName) -> Result<()> {
+        self.get_table(name).await.map(drop)
+    }
+
+    async fn compact_at(&self, name: &TableName, row: &Bytes) -> Result<TableRange> {
+        let ranges = self.list_ranges(name).await?;
+        Ok(ranges.into_iter().find(|range| range.rows.contains(row)).unwrap())
+    }
+}
+
+fn range(id: u64, start: &'static str, end: &'static str) -> TableRange {
+    let rows = RowRange {
+        start: Bytes::from_static(start.as_bytes()),
+        end: (!end.is_empty()).then(|| Bytes::from_static(end.as_bytes())),
+    };
+    let status = RangeStatus { bytes: id * 100, sorted_runs: id, ..RangeStatus::default() };
+    TableRange { range: RangeId::new(id), rows, status }
 }

@@ -17,7 +17,9 @@ use proto::google::bigtable::v2::mutation::{
 use proto::google::bigtable::v2::read_rows_response::CellChunk;
 use proto::google::bigtable::v2::read_rows_response::cell_chunk::RowStatus;
 use proto::limits;
-use tepui_gateway::{AdminGateway, DataGateway};
+use proto::tepui::admin::v1::ranges_client::RangesClient;
+use proto::tepui::admin::v1::ranges_server::RangesServer;
+use tepui_gateway::{AdminGateway, DataGateway, RangesGateway};
 use tonic::{Code, Status};
 use types::TableName;
 
@@ -31,6 +33,7 @@ pub(crate) struct World {
     pub(crate) router: Arc<Router>,
     pub(crate) data: BigtableClient<BigtableServer<DataGateway>>,
     pub(crate) admin: BigtableTableAdminClient<BigtableTableAdminServer<AdminGateway>>,
+    pub(crate) ranges: RangesClient<RangesServer<RangesGateway>>,
     /// How often a read was told to forget half a row.
     pub(crate) resets: usize,
 }
@@ -44,9 +47,11 @@ impl World {
         let fake = Fake::default();
         let router = Arc::new(Router::new(Arc::new(fake.clone()), Env::simulated(1)));
         let admin = AdminGateway::new(Arc::new(fake.clone()), router.clone());
+        let ranges = RangesGateway::new(Arc::new(fake.clone()), router.clone());
         World {
             data: limits::data_client(limits::data_server(DataGateway::new(router.clone()))),
             admin: limits::table_admin_client(limits::table_admin_server(admin)),
+            ranges: limits::ranges_client(limits::ranges_server(ranges)),
             router,
             fake,
             resets: 0,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use bytes::Bytes;
 use client::{
-    FamilyChange, NewFamily, NewTable, RangeSample, RangeService, RangeTarget, ReadReplies,
-    ReadRequest, SchemaObserver, WriteRequest,
+    FamilyChange, NewFamily, NewTable, RangeKeeper, RangeSample, RangeService, RangeStatus,
+    RangeTarget, ReadReplies, ReadRequest, SchemaObserver, WriteRequest,
 };
 use coordination::{EmbeddedCoordinator, EmbeddedOptions};
 use env::Env;
@@ -15,7 +15,8 @@ use storage::Path;
 use storage::memory::MemoryFileSystem;
 use tepui_master::{Master, Server};
 use types::{
-    ErrorKind, Granularity, RangeId, Retention, SessionId, TableId, TableName, TableSchema,
+    ErrorKind, Granularity, RangeId, Retention, RowRange, SessionId, TableId, TableName,
+    TableSchema,
 };
 
 pub(super) const INSTANCE: &str = "projects/p/instances/i";
@@ -59,6 +60,18 @@ pub(super) enum Told {
 pub(super) struct Fake {
     pub(super) told: Mutex<Vec<Told>>,
     pub(super) fails: Mutex<bool>,
+    pub(super) kept: Mutex<Vec<Kept>>,
+    /// Requests for ranges that are yet to be answered with `WrongRange`.
+    pub(super) moving: Mutex<u32>,
+}
+
+/// What it was asked for, of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    Dropped(RangeId, RowRange),
+    Split(RangeId, Option<Bytes>),
+    Flushed(RangeId),
+    Merged(RangeId),
 }
 
 impl Fake {
@@ -101,6 +114,42 @@ impl SchemaObserver for Fake {
     }
 }
 
+impl Fake {
+    /// What it was asked for, of ranges; the first few are answered with `WrongRange`.
+    fn keep(&self, kept: Kept) -> client::Result<()> {
+        let mut moving = self.moving.lock().unwrap();
+        if *moving > 0 {
+            *moving -= 1;
+            return Err(client::Error::new(ErrorKind::WrongRange, "it moves"));
+        }
+        self.kept.lock().unwrap().push(kept);
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl RangeKeeper for Fake {
+    async fn drop_rows(&self, target: RangeTarget, rows: &RowRange) -> client::Result<()> {
+        self.keep(Kept::Dropped(target.range, rows.clone()))
+    }
+
+    async fn split(&self, target: RangeTarget, at: Option<Bytes>) -> client::Result<Option<Bytes>> {
+        self.keep(Kept::Split(target.range, at.clone())).map(|()| at)
+    }
+
+    async fn flush(&self, target: RangeTarget) -> client::Result<()> {
+        self.keep(Kept::Flushed(target.range))
+    }
+
+    async fn compact(&self, target: RangeTarget) -> client::Result<RangeStatus> {
+        self.keep(Kept::Merged(target.range)).map(|()| RangeStatus::default())
+    }
+
+    async fn status(&self, target: RangeTarget) -> client::Result<RangeStatus> {
+        Ok(RangeStatus { bytes: target.range.get() * 10, ..RangeStatus::default() })
+    }
+}
+
 /// A master with its coordinator and one range server.
 pub(super) struct Cluster {
     pub(super) master: Master,
@@ -120,7 +169,12 @@ impl Cluster {
         let coordinator = Arc::new(coordinator);
         let master = Master::open(coordinator.clone(), env).await?;
         let (server, session) = (Arc::new(Fake::default()), SessionId::new(u128::from(seed) + 1));
-        let attached = Server { session, ranges: server.clone(), observer: server.clone() };
+        let attached = Server {
+            session,
+            ranges: server.clone(),
+            observer: server.clone(),
+            keeper: server.clone(),
+        };
         master.attach(attached).await?;
         Ok(Cluster { master, coordinator, server, session })
     }

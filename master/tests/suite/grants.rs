@@ -70,8 +70,12 @@ fn the_owner_serves_or_else_whoever_is_there() {
         let cluster = Cluster::start(&MemoryFileSystem::new(), 1).await.unwrap();
         cluster.master.create_table(new_table("t", &["f"], &["m"])).await.unwrap();
         let (other, session) = (Arc::new(Fake::default()), SessionId::new(500));
-        let attached =
-            tepui_master::Server { session, ranges: other.clone(), observer: other.clone() };
+        let attached = tepui_master::Server {
+            session,
+            ranges: other.clone(),
+            observer: other.clone(),
+            keeper: other.clone(),
+        };
         cluster.master.attach(attached).await.unwrap();
         cluster.master.assign(&[RangeId::new(1)], cluster.session).await.unwrap();
         cluster.master.assign(&[RangeId::new(2)], session).await.unwrap();

@@ -1,4 +1,5 @@
-//! Work in the background: flushes, log release, compactions, and leading for writers who left.
+//! Work in the background: flushes, log release, compactions, divisions and sweeps, and leading for
+//! writers who left.
 //!
 //! Each kind has a task of its own with a name, woken by whoever knows of work and by a timer, and
 //! ended by [`Shared::is_stopping`]. What to flush is decided by [`plan`], a pure function.
@@ -6,6 +7,7 @@
 mod compaction;
 mod plan;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -15,6 +17,8 @@ use env::planted::{PlantedBug, planted};
 use lsm::{Event, Reason};
 use types::{ErrorKind, SeqNo};
 
+use crate::keep::split_large_ranges;
+use crate::keep::sweep::Sweeps;
 use crate::range::Range;
 use crate::server::Shared;
 pub(crate) use compaction::Claims;
@@ -30,6 +34,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> Vec<Task<()>> {
     let env = &shared.pipeline.env;
     let mut tasks = vec![
         env.spawn("flush", flush_loop(Arc::clone(shared))),
+        env.spawn("divide and sweep", order_loop(Arc::clone(shared))),
         env.spawn("commit for writers who left", orphans_loop(Arc::clone(shared))),
     ];
     for _ in 0..shared.config.options.compactions_max {
@@ -177,6 +182,26 @@ async fn remove_retired(shared: &Arc<Shared>) {
     for range in shared.ranges.all() {
         if range.store().retired_count() > 0 {
             range.store().remove_retired().await;
+        }
+    }
+}
+
+/// Divides ranges that are too large, and sweeps what divided ranges leave.
+async fn order_loop(shared: Arc<Shared>) {
+    let options = &shared.config.options;
+    let interval = (options.maintenance_interval * 10).min(options.sweep_interval);
+    let (mut undividable, mut sweeps) = (BTreeMap::new(), Sweeps::default());
+    let mut swept = shared.pipeline.env.monotonic();
+    loop {
+        let _ = shared.pipeline.env.timeout(interval, shared.order_work.notified()).await;
+        if shared.is_stopping() {
+            return;
+        }
+        split_large_ranges(&shared, &mut undividable).await;
+        let now = shared.pipeline.env.monotonic();
+        if now.saturating_sub(swept) >= options.sweep_interval {
+            sweeps.pass(&shared).await;
+            swept = now;
         }
     }
 }

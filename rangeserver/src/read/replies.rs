@@ -123,6 +123,7 @@ impl RangeRead {
         }
         let reply = self.encoder.take();
         self.shared.check_serving()?;
+        self.shared.wait_for_division(&self.range).await?;
         if self.range.is_closed() {
             return Err(self.range.closed());
         }

@@ -6,33 +6,63 @@ use std::sync::{Arc, OnceLock};
 use env::Env;
 use lsm::{Batch, Store};
 use tokio::sync::Notify;
-use types::ErrorKind;
+use types::{ErrorKind, SeqNo};
 use wal::{Entry, EntryKind, Log, Reservation};
 
 use super::commit::{CommitEnv, CommitError, CommitQueue, GroupLimits};
 
-/// A batch that has its sequence numbers.
+/// A change of a range that has its sequence numbers.
 pub(crate) struct Sequenced {
     store: Arc<Store>,
-    pub(crate) batch: Batch,
+    change: Change,
     /// Its space in the log, until it is written.
     _reservation: Reservation,
 }
 
+enum Change {
+    Batch(Batch),
+    /// Rows cut out at this number, as the log keeps them.
+    Excise(SeqNo, Vec<u8>),
+}
+
 impl Sequenced {
     pub(crate) fn new(store: Arc<Store>, batch: Batch, reservation: Reservation) -> Sequenced {
-        Sequenced { store, batch, _reservation: reservation }
+        Sequenced { store, change: Change::Batch(batch), _reservation: reservation }
+    }
+
+    pub(crate) fn excise(
+        store: Arc<Store>,
+        seq: SeqNo,
+        payload: Vec<u8>,
+        reservation: Reservation,
+    ) -> Sequenced {
+        Sequenced { store, change: Change::Excise(seq, payload), _reservation: reservation }
+    }
+
+    /// What is to be inserted.
+    pub(crate) fn batch(&self) -> Option<&Batch> {
+        match &self.change {
+            Change::Batch(batch) => Some(batch),
+            Change::Excise(..) => None,
+        }
+    }
+
+    fn last_seq(&self) -> SeqNo {
+        match &self.change {
+            Change::Batch(batch) => batch.last_seq(),
+            Change::Excise(seq, _) => *seq,
+        }
     }
 
     fn entry(&self) -> Entry<'_> {
-        Entry {
-            kind: EntryKind::Batch,
-            range: self.store.range(),
-            epoch: self.store.epoch(),
-            first_seq: self.batch.first_seq(),
-            count: self.batch.mutations(),
-            payload: self.batch.payload(),
-        }
+        let (kind, first_seq, count, payload) = match &self.change {
+            Change::Batch(batch) => {
+                (EntryKind::Batch, batch.first_seq(), batch.mutations(), batch.payload())
+            }
+            Change::Excise(seq, payload) => (EntryKind::Excise, *seq, 1, payload.as_slice()),
+        };
+        let (range, epoch) = (self.store.range(), self.store.epoch());
+        Entry { kind, range, epoch, first_seq, count, payload }
     }
 }
 
@@ -135,7 +165,7 @@ impl CommitEnv for LogCommit {
     }
 
     fn publish(&self, sequenced: &Sequenced) {
-        sequenced.store.publish(sequenced.batch.last_seq());
+        sequenced.store.publish(sequenced.last_seq());
     }
 
     fn poisoned(&self, failure: &CommitError) {

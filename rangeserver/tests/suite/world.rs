@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client::{
-    Assignments, RangeAssignment, RangeService, RangeTarget, ReadReply, ReadRequest, RowKeys,
-    WriteRequest,
+    Assignments, RangeAssignment, RangeKeeper, RangeService, RangeTarget, ReadReply, ReadRequest,
+    RowKeys, WriteRequest,
 };
 use env::Env;
 use lsm::{CountingListener, StoreOptions};
@@ -36,7 +36,18 @@ pub(crate) struct Catalog {
 struct State {
     schema: Arc<TableSchema>,
     ranges: BTreeMap<RangeId, (RowRange, Epoch)>,
+    next_range: u64,
     sessions: u128,
+    division: Division,
+}
+
+/// What becomes of a request to divide a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Division {
+    Done,
+    Refused,
+    DoneButUnknown,
+    NotDoneAndUnknown,
 }
 
 impl Catalog {
@@ -60,7 +71,13 @@ impl Catalog {
             let rows = RowRange { start: bytes(start), end: end.map(bytes) };
             (RangeId::new(number as u64 + 1), (rows, Epoch::new(1)))
         });
-        let state = State { schema: Arc::new(schema), ranges: ranges.collect(), sessions: 0 };
+        let state = State {
+            schema: Arc::new(schema),
+            ranges: ranges.collect(),
+            next_range: 100,
+            sessions: 0,
+            division: Division::Done,
+        };
         Arc::new(Catalog { state: Mutex::new(state) })
     }
 
@@ -99,9 +116,17 @@ impl Catalog {
         })
     }
 
-    fn ranges_now(&self) -> Vec<RowRange> {
+    /// What becomes of divisions from now on.
+    pub(crate) fn set_division(&self, division: Division) {
+        self.state.lock().unwrap().division = division;
+    }
+
+    /// The ranges' rows, ascending.
+    pub(crate) fn ranges_now(&self) -> Vec<RowRange> {
         let state = self.state.lock().unwrap();
-        state.ranges.values().map(|(rows, _)| rows.clone()).collect()
+        let mut rows: Vec<_> = state.ranges.values().map(|(rows, _)| rows.clone()).collect();
+        rows.sort();
+        rows
     }
 }
 
@@ -132,6 +157,32 @@ impl Assignments for Catalog {
             }
         }
         Ok(granted)
+    }
+
+    async fn take_range_ids(&self, count: u64) -> client::Result<RangeId> {
+        let mut state = self.state.lock().unwrap();
+        let first = RangeId::new(state.next_range);
+        state.next_range += count;
+        Ok(first)
+    }
+
+    async fn divide(&self, division: &client::Division) -> client::Result<bool> {
+        let mut state = self.state.lock().unwrap();
+        let outcome = state.division;
+        if outcome == Division::Refused {
+            return Ok(false);
+        }
+        if outcome != Division::NotDoneAndUnknown {
+            let (_, epoch) = state.ranges.remove(&division.range).unwrap();
+            assert_eq!(epoch, division.epoch);
+            for (child, rows) in &division.children {
+                state.ranges.insert(*child, (rows.clone(), epoch));
+            }
+        }
+        match outcome {
+            Division::Done => Ok(true),
+            _ => Err(client::Error::new(ErrorKind::Unavailable, "no answer")),
+        }
     }
 }
 
@@ -247,6 +298,36 @@ impl World {
             replies.push(reply);
         }
         Ok(replies)
+    }
+
+    /// Drops the rows that begin with `prefix`, of the range that holds the first of them.
+    pub(crate) async fn drop_rows(&self, prefix: &'static str) -> client::Result<()> {
+        let rows = RowRange::prefix(&Bytes::from_static(prefix.as_bytes()));
+        for _ in 0..5 {
+            let target = self.catalog.target(&rows.start).unwrap();
+            match self.server.drop_rows(target, &rows).await {
+                Err(error) if error.kind() == ErrorKind::WrongRange => {}
+                outcome => return outcome,
+            }
+        }
+        panic!("the range keeps moving");
+    }
+
+    /// Divides the range that holds `row`.
+    pub(crate) async fn split(
+        &self,
+        row: &str,
+        at: Option<&'static str>,
+    ) -> client::Result<Option<Bytes>> {
+        let at = at.map(|at| Bytes::from_static(at.as_bytes()));
+        for _ in 0..5 {
+            let target = self.catalog.target(row.as_bytes()).unwrap();
+            match self.server.split(target, at.clone()).await {
+                Err(error) if error.kind() == ErrorKind::WrongRange => {}
+                outcome => return outcome,
+            }
+        }
+        panic!("the range keeps moving");
     }
 
     /// Reads rows of one range.
