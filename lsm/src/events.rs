@@ -58,6 +58,8 @@ pub enum Event {
     },
     /// A frozen memtable is in SSTables that a manifest names.
     FlushFinished {
+        /// Locality groups that got SSTables.
+        groups: usize,
         /// SSTables written.
         files: usize,
         /// Their bytes.
@@ -210,7 +212,7 @@ impl EventListener for NoListener {
     fn on_event(&self, _range: RangeId, _event: &Event) {}
 }
 
-/// Counts events by name.
+/// Counts events by name, and flushes of more than one group as `flush_of_many_groups`.
 #[derive(Default)]
 pub struct CountingListener {
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -232,6 +234,9 @@ impl EventListener for CountingListener {
     fn on_event(&self, _range: RangeId, event: &Event) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         *counts.entry(event.name()).or_insert(0) += 1;
+        if matches!(event, Event::FlushFinished { groups: 2.., .. }) {
+            *counts.entry("flush_of_many_groups").or_insert(0) += 1;
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //!
 //! A full disk changes nothing: the memtable waits and the flush may be tried again.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use types::SeqNo;
@@ -34,6 +35,8 @@ const CELLS_PER_TURN: usize = 1024;
 pub struct Flushed {
     /// Everything up to this number is in SSTables.
     pub flushed: SeqNo,
+    /// Locality groups that got SSTables.
+    pub groups: usize,
     /// SSTables written.
     pub files: usize,
     /// Their bytes.
@@ -61,9 +64,9 @@ impl Store {
         match self.flush_layer(layer, last, turn).await {
             Ok(done) => {
                 let duration = self.env().monotonic().saturating_sub(started);
-                let Flushed { files, bytes, flushed } = done;
+                let Flushed { groups, files, bytes, flushed } = done;
                 self.counters.flushed_bytes.add(bytes);
-                self.tell(&Event::FlushFinished { files, bytes, flushed, duration });
+                self.tell(&Event::FlushFinished { groups, files, bytes, flushed, duration });
                 Ok(Some(done))
             }
             Err(failed) => {
@@ -94,7 +97,9 @@ impl Store {
         // A schema that changes from here on waits for the next flush.
         let layout = self.layout();
         let written = self.write_layer(&layer, &layout).await?;
-        let done = Flushed { flushed: last, files: written.tables().len(), bytes: written.bytes() };
+        let groups: BTreeSet<usize> = written.tables().iter().map(|new| new.group).collect();
+        let (groups, files) = (groups.len(), written.tables().len());
+        let done = Flushed { flushed: last, groups, files, bytes: written.bytes() };
         let excised = layer.excised.get().cloned();
         let edit = Edit {
             excised: excised.clone().into_iter().collect(),

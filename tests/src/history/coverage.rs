@@ -20,6 +20,7 @@ const MUST: &[&str] = &[
     "log segments released",
     "commit groups larger than one",
     "flushes",
+    "flushes of two locality groups",
     "compactions",
     "manifests committed",
     "frames replayed",

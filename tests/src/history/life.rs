@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{FamilyChange, NewFamily, NewTable};
+use client::{FamilyChange, NewFamily, NewGroup, NewTable};
 use env::Env;
 use futures::FutureExt;
 use futures::future::{join, join_all};
@@ -13,8 +13,8 @@ use lsm::CountingListener;
 use storage::FileSystem;
 use storage::memory::MemoryFileSystem;
 use types::{
-    ErrorKind, Granularity, Mutation, RowMutations, RowRange, RowSet, TableName, TableSchema,
-    Timestamp, TimestampRange,
+    Bloom, Compression, ErrorKind, Granularity, GroupSettings, Mutation, RowMutations, RowRange,
+    RowSet, TableName, TableSchema, Timestamp, TimestampRange,
 };
 
 use super::coverage::Coverage;
@@ -126,6 +126,7 @@ impl World {
             }
         };
         coverage.add("flushes", events.count("flush_finished"));
+        coverage.add("flushes of two locality groups", events.count("flush_of_many_groups"));
         coverage.add("compactions", events.count("compaction_finished"));
         coverage.add("manifests committed", events.count("manifest_committed"));
         coverage.add("log segments released", events.count("log_released"));
@@ -275,12 +276,23 @@ fn new_family(name: &str) -> NewFamily {
     NewFamily { name: name.to_owned(), retention: None, aggregate: None }
 }
 
+/// The second family, stored apart and unlike the first.
+fn second_group() -> NewGroup {
+    let settings = GroupSettings {
+        block_bytes: Some(1 << 10),
+        compression: Some(Compression::None),
+        bloom: Bloom::Row,
+        in_memory: true,
+    };
+    NewGroup { name: "apart".to_owned(), families: vec![FAMILIES[1].to_owned()], settings }
+}
+
 /// The table that histories create under this name.
 pub fn new_table(table: &str) -> NewTable {
     NewTable {
         name: table_name(table),
         families: FAMILIES.into_iter().map(new_family).collect(),
-        groups: Vec::new(),
+        groups: if table == TABLES[0] { vec![second_group()] } else { Vec::new() },
         splits: SPLITS.into_iter().map(|at| Bytes::from_static(at.as_bytes())).collect(),
         granularity: Granularity::Micros,
     }
