@@ -7,6 +7,7 @@ mod suite {
     mod choose_script;
     mod golden;
     mod groups;
+    mod peers;
     mod scrubs;
     mod store_crash;
     mod store_faults;

@@ -22,7 +22,7 @@ use types::{
 /// The family that tests write to.
 pub(super) const FAMILY: FamilyId = FamilyId::new(1);
 /// A family of sums.
-const SUMS: FamilyId = FamilyId::new(4);
+pub(super) const SUMS: FamilyId = FamilyId::new(4);
 
 /// Families 1 to 3, whose cells are put, and the sums; all are kept.
 pub(super) fn rules() -> Arc<FamilyRules> {
@@ -218,10 +218,7 @@ pub(super) enum Action {
 /// A random history over few rows and columns, so that cells meet; some values are big.
 pub(super) fn history(random: &mut StdRng, len: usize) -> Vec<Action> {
     let one = |random: &mut StdRng| match random.random_range(0..22) {
-        0..12 => {
-            let rows = random.random_range(1..4);
-            Action::Write((0..rows).map(|_| random_row(random)).collect())
-        }
+        0..12 => Action::Write(random_rows_to_write(random)),
         12 => Action::Freeze,
         13 => Action::Regroup(random_groups(random)),
         14..18 => Action::Flush,
@@ -230,6 +227,12 @@ pub(super) fn history(random: &mut StdRng, len: usize) -> Vec<Action> {
         _ => Action::Excise(random_rows(random)),
     };
     (0..len).map(|_| one(random)).collect()
+}
+
+/// What one random write does.
+pub(super) fn random_rows_to_write(random: &mut StdRng) -> Vec<RowMutations> {
+    let rows = random.random_range(1..4);
+    (0..rows).map(|_| random_row(random)).collect()
 }
 
 fn random_rows(random: &mut StdRng) -> RowRange {

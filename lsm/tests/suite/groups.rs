@@ -209,6 +209,7 @@ async fn every_layout_gives_the_same_answers() {
     }
 }
 
+/// HBASE-13811: one family was flushed, and recovery passed over the log of the others too.
 #[tokio::test(start_paused = true)]
 async fn a_kill_around_a_flush_recovers_all_groups_alike() {
     let groups = [usual("hot", &[2]), usual("wide", &[3])];

@@ -45,6 +45,7 @@ async fn read_all(content: &[u8], cells: &Cells) -> Result<()> {
     table.verify().await
 }
 
+/// HBASE-15908, HBASE-11625, StarRocks/starrocks#77479: checksums were written and not verified.
 #[tokio::test]
 async fn any_one_flipped_byte_is_found() {
     let (cells, meta, content) = small().await;

@@ -21,6 +21,7 @@ async fn small_log(disk: &MemoryFileSystem, frames: u64) -> Session {
 }
 
 /// Every byte of a log, flipped once: found, or the rest is a prefix without the last frame.
+/// HBASE-22340: a damaged cell in the log was passed over in silence.
 #[test]
 fn a_flipped_byte_is_found_or_costs_the_last_frame_only() {
     run(async {
@@ -83,6 +84,7 @@ fn after_a_clean_close_every_flipped_byte_is_found() {
     });
 }
 
+/// apache/accumulo#537: a log that was missing at recovery brought a deleted cell back.
 #[test]
 fn a_missing_foreign_or_doubled_segment_is_corruption() {
     run(async {
