@@ -1,8 +1,9 @@
 //! The same operations under different settings: what a client sees must not differ.
 //!
-//! 1. A seed draws a list of steps: writes, reads, pauses, restarts and kills.
+//! 1. A seed draws a list of steps: writes, reads, row drops, pauses, restarts and kills.
 //! 2. Each setting (tiny blocks, tiny memtables, no cache, …) runs the list on a cluster of its
-//!    own, and does in the pauses what only it does: flush, merge, divide ranges.
+//!    own, and does in the pauses what only it does: flush, merge, divide ranges, change the
+//!    locality groups.
 //! 3. Every answer is compared with that of a plain map, so with every other setting's.
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use storage::memory::{Crash, MemoryFileSystem};
 use types::{Compression, RowMutations, RowRange, RowSet};
 
 use crate::cluster::{Cluster, ClusterOptions};
-use crate::history::life::{mutation, new_table, table_name};
+use crate::history::life::{mutation, new_table, second_group, table_name};
 use crate::history::plan::{EXTRA_FAMILY, TABLES, change};
 use crate::model::{Change, Row, Violation};
 use crate::rows::{self, ReadFailure};
@@ -26,7 +27,7 @@ use crate::rows::{self, ReadFailure};
 /// The one table.
 const TABLE: &str = TABLES[0];
 /// A run that takes longer, in simulated time, hangs.
-const RUN_MAX: Duration = Duration::from_secs(3600);
+const RUN_MAX: Duration = Duration::from_secs(600);
 
 /// One step of a run.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ enum Step {
     Write(Vec<(Bytes, Vec<Change>)>),
     /// A read of these rows, compared.
     Read(RowRange),
+    /// All rows that begin so are dropped.
+    Drop(Bytes),
     /// Time in which a setting does what it does.
     Pause,
     /// A clean stop and a start.
@@ -58,8 +61,9 @@ fn step(random: &mut StdRng) -> Step {
     match random.random_range(0..100) {
         0 => Step::Restart,
         1 => Step::Kill,
-        2..6 => Step::Pause,
-        6..9 => Step::Read(RowRange::all()),
+        2 => Step::Drop(row(random).slice(..random.random_range(1..4))),
+        3..7 => Step::Pause,
+        7..9 => Step::Read(RowRange::all()),
         9..20 => Step::Read(RowRange::row(&row(random))),
         20..30 => {
             let (one, other) = (row(random), row(random));
@@ -107,21 +111,35 @@ struct Setting {
     /// Its name.
     name: &'static str,
     options: ClusterOptions,
-    /// Memtables are written out in every pause.
+    upkeep: Upkeep,
+}
+
+/// What a setting does in pauses.
+#[derive(Clone, Copy, Debug, Default)]
+struct Upkeep {
+    /// Memtables are written out.
     flushes: bool,
+    /// Everything is merged.
+    merges: bool,
+    /// A range is divided at a row of the model, until there are this many.
+    ranges: usize,
+    /// The locality groups change.
+    regroups: bool,
 }
 
 /// All ways to run.
 fn settings() -> Vec<Setting> {
     let options = ClusterOptions::tiny(Arc::new(NoListener));
-    let mut usual = Setting { name: "usual", options: options.clone(), flushes: false };
+    let mut usual = Setting { name: "usual", options: options.clone(), upkeep: Upkeep::default() };
     usual.options.server.store = StoreOptions::default();
     usual.options.server.memory_budget = 256 << 20;
     let with_store = |name, change: fn(&mut StoreOptions)| {
         let mut options = options.clone();
         change(&mut options.server.store);
-        Setting { name, options, flushes: true }
+        let upkeep = Upkeep { flushes: true, ..Upkeep::default() };
+        Setting { name, options, upkeep }
     };
+    let with_upkeep = |name, upkeep| Setting { name, options: options.clone(), upkeep };
     let mut no_cache = with_store("no cache", |_| {});
     no_cache.options.server.cache_bytes_max = 0;
     vec![
@@ -136,6 +154,13 @@ fn settings() -> Vec<Setting> {
             store.level_ratio = 2;
         }),
         with_store("tiny everything", |_| {}),
+        with_upkeep("everything merged", Upkeep { merges: true, ..Upkeep::default() }),
+        with_upkeep("many ranges", Upkeep { ranges: 20, ..Upkeep::default() }),
+        with_upkeep("ranges merged", Upkeep { ranges: 10, merges: true, ..Upkeep::default() }),
+        with_upkeep(
+            "changing groups",
+            Upkeep { regroups: true, flushes: true, ..Upkeep::default() },
+        ),
         with_store("tiny blocks", |store| store.block_bytes = 64),
         with_store("tiny memtables", |store| store.memtable_bytes = 4 << 10),
         with_store("no compression", |store| store.compression = Compression::None),
@@ -150,7 +175,8 @@ fn run(setting: &Setting, seed: u64, steps: &[Step]) -> Result<(), Violation> {
         .build()
         .expect("a runtime can be built");
     let whole = env.timeout(RUN_MAX, Run::whole(setting, env.clone(), steps));
-    let ended = runtime.block_on(whole).map_err(|_| format!("hung for {RUN_MAX:?}"))?;
+    let ended = runtime.block_on(whole);
+    let ended = ended.map_err(|_| format!("{}: hung for {RUN_MAX:?}", setting.name))?;
     ended.map_err(|violation| format!("{}: {violation}", setting.name))
 }
 
@@ -159,12 +185,13 @@ struct Run<'a> {
     env: Env,
     disk: MemoryFileSystem,
     model: BTreeMap<Bytes, Row>,
+    pauses: usize,
 }
 
 impl Run<'_> {
     async fn whole(setting: &Setting, env: Env, steps: &[Step]) -> Result<(), Violation> {
         let disk = MemoryFileSystem::new();
-        let mut run = Run { setting, env, disk, model: BTreeMap::new() };
+        let mut run = Run { setting, env, disk, model: BTreeMap::new(), pauses: 0 };
         let mut cluster = run.open().await?;
         cluster.admin.create_table(new_table(TABLE)).await.map_err(text)?;
         for (number, step) in steps.iter().enumerate() {
@@ -196,6 +223,7 @@ impl Run<'_> {
         match step {
             Step::Write(rows) => self.write(cluster, rows).await,
             Step::Read(range) => self.read(cluster, range).await,
+            Step::Drop(prefix) => self.drop_rows(cluster, prefix).await,
             Step::Pause => self.pause(cluster).await,
             Step::Restart | Step::Kill => unreachable!("the run's own"),
         }
@@ -248,9 +276,34 @@ impl Run<'_> {
         Err(format!("a read of {range:?} differs from the model, first at row {row}"))
     }
 
-    async fn pause(&self, cluster: &Cluster) -> Result<(), Violation> {
-        if self.setting.flushes {
-            cluster.server.flush_all().await.map_err(|error| error.to_string())?;
+    async fn drop_rows(&mut self, cluster: &Cluster, prefix: &Bytes) -> Result<(), Violation> {
+        let rows = RowRange::prefix(prefix);
+        cluster.admin.drop_rows(&table_name(TABLE), &rows).await.map_err(text)?;
+        self.model.retain(|row, _| !rows.contains(row));
+        Ok(())
+    }
+
+    async fn pause(&mut self, cluster: &Cluster) -> Result<(), Violation> {
+        let (name, upkeep) = (table_name(TABLE), self.setting.upkeep);
+        self.pauses += 1;
+        if upkeep.flushes {
+            cluster.admin.flush_table(&name).await.map_err(text)?;
+        }
+        let ranges = cluster.admin.list_ranges(&name).await.map_err(text)?;
+        if ranges.len() < upkeep.ranges {
+            let place = self.pauses * 7 % self.model.len().max(1);
+            let row = self.model.keys().nth(place).cloned();
+            cluster.admin.split_table(&name, row.into_iter().collect()).await.map_err(text)?;
+        }
+        if upkeep.merges {
+            for range in &ranges {
+                cluster.admin.compact_at(&name, &range.rows.start).await.map_err(text)?;
+            }
+        }
+        if upkeep.regroups {
+            let groups = if self.pauses % 2 == 0 { vec![second_group()] } else { Vec::new() };
+            cluster.admin.set_groups(&name, groups).await.map_err(text)?;
+            cluster.router.forget(&name);
         }
         self.env.sleep(Duration::from_millis(500)).await;
         Ok(())

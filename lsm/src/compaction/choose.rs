@@ -14,6 +14,7 @@
 //! dropped is the merge's to know.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use types::FileId;
 
@@ -22,7 +23,7 @@ use super::regroup::holds_others;
 use crate::events::Reason;
 use crate::layout::Layout;
 use crate::options::StoreOptions;
-use crate::version::Version;
+use crate::version::{TableRef, Version};
 
 /// A file is not moved onto more than this many times `table_bytes` of the level after: merging it
 /// from there would cost too much at once.
@@ -72,6 +73,7 @@ pub fn choose(version: &Version, options: &StoreOptions, busy: &BTreeSet<FileId>
     let choices: Vec<Choice<'_>> = groups
         .map(|(place, group)| Choice {
             place,
+            version,
             levels: Levels::of(version, group, options),
             options,
             busy,
@@ -97,7 +99,7 @@ pub(super) fn choose_all(version: &Version, group: usize, options: &StoreOptions
     let levels = Levels::of(version, version.groups().get(group)?, options);
     let scattered = levels.files(LEVEL_LAST).len() < levels.all().count();
     let busy = BTreeSet::new();
-    let choice = Choice { place: group, levels, options, busy: &busy };
+    let choice = Choice { place: group, version, levels, options, busy: &busy };
     let everything = choice.levels.all().map(Piece::id).collect();
     let misplaced = || holds_others(&Layout::of(version), group, &version.groups()[group].tables);
     (scattered || misplaced())
@@ -117,6 +119,7 @@ fn droppable(piece: &Piece) -> Option<Reason> {
 /// What is chosen from in one group.
 struct Choice<'a> {
     place: usize,
+    version: &'a Version,
     levels: Levels,
     options: &'a StoreOptions,
     busy: &'a BTreeSet<FileId>,
@@ -262,10 +265,21 @@ impl Choice<'_> {
         (properties.tombstones > 0 || properties.expired_bytes > 0) && self.is_alone(piece)
     }
 
-    /// Has no other file a row of its rows?
+    /// Has no other file a row of its rows? Files of other groups count if they may hold one of its
+    /// families, as they do for the merge: it could drop nothing, and be chosen again and again.
     fn is_alone(&self, piece: &Piece) -> bool {
         let mut others = self.levels.all().filter(|other| other.id() != piece.id());
-        !others.any(|other| other.rows.overlaps(&piece.rows))
+        if others.any(|other| other.rows.overlaps(&piece.rows)) {
+            return false;
+        }
+        let families = piece.table.meta.properties.families.as_deref();
+        let bears = |other: &&Arc<TableRef>| {
+            families.is_none_or(|families| other.meta.properties.may_hold(families))
+        };
+        let groups = self.version.groups().iter().enumerate();
+        let elsewhere = groups.filter(|(place, _)| *place != self.place);
+        let mut elsewhere = elsewhere.flat_map(|(_, group)| group.tables.iter().filter(bears));
+        !elsewhere.any(|other| Span::of(other).overlaps(&piece.rows))
     }
 
     /// Bytes of the next level to be rewritten for each byte of the file, in thousandths. A clip's

@@ -277,7 +277,7 @@ fn new_family(name: &str) -> NewFamily {
 }
 
 /// The second family, stored apart and unlike the first.
-fn second_group() -> NewGroup {
+pub fn second_group() -> NewGroup {
     let settings = GroupSettings {
         block_bytes: Some(1 << 10),
         compression: Some(Compression::None),
