@@ -1,11 +1,15 @@
 //! `tepui inspect`: prints one file of a data folder. It only reads, so the folder may be in use.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use clap::{Args, Subcommand};
 use storage::memory::MemoryFileSystem;
 use storage::{FileSystem, Path};
+use types::RangeId;
+use wal::{EntryKind, OwnedEntry};
 
 use crate::files;
 use crate::outcome::{Failure, Out};
@@ -23,9 +27,34 @@ pub(crate) struct InspectArgs {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// A segment of a commit log: its frames and entries, and why it ends where it ends.
-    #[command(after_help = "Example: tepui inspect wal tepui-data/wal/SESSION/SEGMENT.log")]
+    #[command(after_help = "\
+Example: tepui inspect wal tepui-data/wal/SESSION/SEGMENT.log --cells")]
     Wal {
         /// The file, under the name it has in the data folder
+        file: PathBuf,
+        /// Prints what the entries say: every cell of a batch, the rows of an excise
+        #[arg(long)]
+        cells: bool,
+    },
+    /// The coordinator's state or log: the catalog's tables and ranges, leases, ids.
+    #[command(after_help = "\
+Examples:
+  tepui inspect coordination tepui-data/coordination/snapshot-00000000000000000001
+  tepui inspect coordination tepui-data/coordination/SESSION/SEGMENT.log")]
+    Coordination {
+        /// A snapshot or a segment of the log, under the name it has in the data folder
+        file: PathBuf,
+    },
+    /// What counts of the log of a session that ended.
+    #[command(after_help = "Example: tepui inspect sealed tepui-data/wal/SESSION/SEALED")]
+    Sealed {
+        /// The file
+        file: PathBuf,
+    },
+    /// The format and the id of a data folder.
+    #[command(after_help = "Example: tepui inspect version tepui-data/VERSION")]
+    Version {
+        /// The file
         file: PathBuf,
     },
     /// A sorted file: properties, filters and checksums.
@@ -56,10 +85,14 @@ Example: tepui inspect manifest tepui-data/tables/1/ranges/1/manifest-0000000000
 /// What is wrong with the file, or why it cannot be read.
 pub(crate) async fn run(args: InspectArgs, out: &mut Out) -> Result<(), Failure> {
     let outcome = match args.command {
-        Command::Wal { file } => {
-            let (files, path) = load(&file).await?;
-            wal::inspect(&files, &path, out).await.map_err(said)
+        Command::Wal { file, cells } => segment(&file, cells, out).await,
+        Command::Coordination { file } => coordination_file(&file, out).await,
+        Command::Sealed { file } => {
+            let stored = files::read(&file, FILE_BYTES_MAX)?;
+            let text = rangeserver::inspect_sealed(&stored);
+            out.text(&text.map_err(|what| damaged(&file, what))?)
         }
+        Command::Version { file } => version_file(&file, out),
         Command::Sstable { file, blocks, cells } => sstable_file(&file, blocks, cells, out).await,
         Command::Manifest { file } => {
             let stored = files::read(&file, FILE_BYTES_MAX)?;
@@ -72,6 +105,49 @@ pub(crate) async fn run(args: InspectArgs, out: &mut Out) -> Result<(), Failure>
         Err(_) if out.is_closed() => Err(Failure::OutputClosed),
         outcome => outcome,
     }
+}
+
+async fn segment(file: &std::path::Path, cells: bool, out: &mut Out) -> Result<(), Failure> {
+    let (files, path) = load(file).await?;
+    let payloads: Option<&wal::PayloadText<'_>> = if cells { Some(&payload_text) } else { None };
+    wal::inspect(&files, &path, payloads, out).await.map_err(said)
+}
+
+/// What an entry says. The coordinator's are those of range 0, which is no table's.
+fn payload_text(entry: &OwnedEntry, out: &mut dyn fmt::Write) -> Result<(), String> {
+    let OwnedEntry { kind, range, payload, .. } = entry;
+    match kind {
+        EntryKind::Batch if *range == RangeId::new(0) => {
+            coordination::inspect::record(payload, &value_text, out)
+        }
+        EntryKind::Batch => lsm::inspect::batch(payload, out).map_err(|error| error.to_string()),
+        EntryKind::Excise => lsm::inspect::excise(payload, out).map_err(|error| error.to_string()),
+        EntryKind::NoOp => Ok(()),
+    }
+}
+
+/// What a key of the coordinator holds.
+fn value_text(key: &str, value: &Bytes) -> Result<String, String> {
+    let known = master::inspect::record(key, value)?;
+    Ok(known.unwrap_or_else(|| format!("\"{}\"", value.escape_ascii())))
+}
+
+async fn coordination_file(file: &std::path::Path, out: &mut Out) -> Result<(), Failure> {
+    let path = name(file)?;
+    if path.name().ends_with(storage::local::LOG_SUFFIX) {
+        return segment(file, true, out).await;
+    }
+    let stored = files::read(file, FILE_BYTES_MAX)?;
+    coordination::inspect::snapshot(path.name(), &stored, &value_text, out)
+        .map_err(|what| damaged(file, &what))
+}
+
+fn version_file(file: &std::path::Path, out: &mut Out) -> Result<(), Failure> {
+    let stored = files::read(file, FILE_BYTES_MAX)?;
+    let folder = file.parent().unwrap_or(file);
+    storage::local::parse_version(folder, &stored).map_err(said)?;
+    // It is checked, so it is text.
+    out.text(&String::from_utf8_lossy(&stored))
 }
 
 async fn sstable_file(
@@ -111,6 +187,10 @@ fn name(file: &std::path::Path) -> Result<Path, Failure> {
     Ok(Path::new(name))
 }
 
-fn said(error: impl std::fmt::Display) -> Failure {
+fn damaged(file: &std::path::Path, what: &str) -> Failure {
+    Failure::Said(format!("{} is damaged: {what}", file.display()))
+}
+
+fn said(error: impl fmt::Display) -> Failure {
     Failure::Said(error.to_string())
 }

@@ -1,5 +1,6 @@
 //! The binary `tepui`: serves, administers, reads, writes and inspects.
 
+mod activity;
 mod cells;
 mod dev;
 mod files;

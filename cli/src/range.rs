@@ -1,11 +1,12 @@
-//! Commands for ranges and for rows by the many: lists ranges, divides, flushes and merges tables,
-//! drops rows.
+//! Commands for ranges and for rows by the many: lists and describes ranges, divides, flushes and
+//! merges tables, drops rows.
 
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use client::{Client, DroppedRows, TableRange};
 use serde_json::{Value, json};
 
+use crate::activity;
 use crate::outcome::{Failure, Out};
 use crate::target::{Format, Target};
 use crate::text;
@@ -29,6 +30,23 @@ Examples:
     List {
         /// The table
         table: String,
+    },
+    /// Shows what a table's ranges have done since they were opened: what was written, read and
+    /// merged, how useful filters were, what was passed over.
+    #[command(after_help = "\
+Examples:
+  tepui range describe users
+  tepui range describe users alice
+  tepui range describe users --id 3 --output json")]
+    Describe {
+        /// The table
+        table: String,
+        /// Only the range that this row belongs to; \xNN is a byte
+        #[arg(value_parser = text::parse)]
+        row: Option<Bytes>,
+        /// Only the range with this id
+        #[arg(long, value_name = "ID", conflicts_with = "row")]
+        id: Option<u64>,
     },
 }
 
@@ -78,9 +96,21 @@ struct Which {
 /// # Errors
 /// What the server, the connection or the output fails with.
 pub(crate) async fn run(args: RangeArgs, out: &mut Out) -> Result<(), Failure> {
-    let RangeCommand::List { table } = args.command;
-    let ranges = args.target.connect().await?.list_ranges(&table).await?;
-    list(out, args.target.output, &ranges)
+    let format = args.target.output;
+    let (RangeCommand::List { table } | RangeCommand::Describe { table, .. }) = &args.command;
+    let ranges = args.target.connect().await?.list_ranges(table).await?;
+    let RangeCommand::Describe { row, id, .. } = &args.command else {
+        return list(out, format, &ranges);
+    };
+    let is_meant = |range: &&TableRange| {
+        row.as_ref().is_none_or(|row| range.rows.contains(row))
+            && id.is_none_or(|id| range.range.get() == id)
+    };
+    let meant: Vec<&TableRange> = ranges.iter().filter(is_meant).collect();
+    match (id, meant.is_empty()) {
+        (Some(id), true) => Err(Failure::Said(format!("table {table} has no range {id}"))),
+        _ => activity::describe(out, format, &meant),
+    }
 }
 
 /// Runs a command for rows by the many.
@@ -177,7 +207,7 @@ fn list(out: &mut Out, format: Format, ranges: &[TableRange]) -> Result<(), Fail
     out.text(&text::table(&heads, &rows))
 }
 
-fn bounds(range: &TableRange) -> (String, String) {
+pub(crate) fn bounds(range: &TableRange) -> (String, String) {
     let end = range.rows.end.as_ref();
     (text::shown(&range.rows.start), end.map_or("(end)".to_owned(), |end| text::shown(end)))
 }
@@ -187,7 +217,7 @@ fn shown(range: &TableRange) -> String {
     format!("from {} to {end}", if start.is_empty() { "(start)" } else { &start })
 }
 
-fn range_json(range: &TableRange) -> Value {
+pub(crate) fn range_json(range: &TableRange) -> Value {
     json!({
         "range": range.range.get(),
         "from": text::shown(&range.rows.start),

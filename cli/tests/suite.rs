@@ -7,6 +7,8 @@ mod commands;
 mod dev;
 #[path = "suite/groups.rs"]
 mod groups;
+#[path = "suite/inspect.rs"]
+mod inspect;
 #[path = "suite/kill.rs"]
 mod kill;
 #[path = "suite/load.rs"]

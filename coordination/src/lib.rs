@@ -6,6 +6,7 @@
 mod coordinator;
 mod embedded;
 mod error;
+pub mod inspect;
 mod limits;
 mod watch;
 

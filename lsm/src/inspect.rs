@@ -1,13 +1,63 @@
-//! Prints a manifest for people.
+//! Prints manifests, and what the log holds of a range, for people.
 
 use std::fmt::Write;
 
 use storage::Path;
-use types::{CellKey, GroupSettings, RowRange};
+use types::{CellKey, CellRef, GroupSettings, Kind, ParsedKey, RowRange, TimestampRange, key};
 
+use crate::batch::decode_payload;
 use crate::error::Result;
+use crate::excise::decode_excise;
 use crate::manifest::Manifest;
 use crate::version::{Group, TableRef};
+
+/// Bytes of a value that are shown.
+const SHOWN_BYTES: usize = 48;
+
+/// Writes a line for each cell and tombstone of a batch as the log keeps it. A writer that refuses
+/// a line ends it without error.
+///
+/// # Errors
+/// [`crate::Error::CorruptBatch`], with the offset in the batch; then nothing is written.
+pub fn batch(payload: &[u8], out: &mut dyn Write) -> Result<()> {
+    for cell in decode_payload(payload)? {
+        let Some(key) = ParsedKey::parse(cell.key) else {
+            continue;
+        };
+        if writeln!(out, "    {key:?}{}", value(cell, key.kind)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the rows of an excise as the log keeps it. A writer that refuses ends it without error.
+///
+/// # Errors
+/// [`crate::Error::CorruptBatch`]; then nothing is written.
+pub fn excise(payload: &[u8], out: &mut dyn Write) -> Result<()> {
+    let rows = decode_excise(payload)?;
+    // As said above.
+    let _ = writeln!(out, "    rows {rows:?}");
+    Ok(())
+}
+
+/// What follows the key of a checked cell.
+fn value(cell: CellRef<'_>, kind: Kind) -> String {
+    match kind {
+        Kind::Put if cell.value.len() > SHOWN_BYTES => {
+            let shown = cell.value[..SHOWN_BYTES].escape_ascii();
+            format!(" = \"{shown}\"... ({} bytes)", cell.value.len())
+        }
+        Kind::Put => format!(" = \"{}\"", cell.value.escape_ascii()),
+        Kind::Add => key::operand(cell.value).map_or(String::new(), |add| format!(" = {add:+}")),
+        Kind::DeleteCells => TimestampRange::decode(cell.value).map_or(String::new(), |ages| {
+            let end = ages.end.map_or("end".to_owned(), |end| end.to_string());
+            format!(" of [{}, {end})", ages.start)
+        }),
+        Kind::DeleteFamily | Kind::DeleteRow => String::new(),
+    }
+}
 
 /// The text of a stored manifest; `path` stands in error texts, and its number must be the file's.
 ///

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::resolve::ScanCounts;
+
 /// What a range's storage has done since it was opened, and how its files stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -27,8 +29,18 @@ pub struct Statistics {
     pub row_tables: u64,
     /// Of these, those that the filter ruled out.
     pub row_tables_ruled_out: u64,
+    /// SSTables that such reads looked into although they hold nothing of the row.
+    pub row_tables_in_vain: u64,
     /// Blocks that reads had to load.
     pub blocks_loaded: u64,
+    /// Their bytes as they are stored.
+    pub block_bytes_loaded: u64,
+    /// Keys that finished scans looked at, those of cells that were seen among them.
+    pub keys_read: u64,
+    /// Cells that finished scans saw.
+    pub cells_read: u64,
+    /// Seeks of finished scans instead of further steps.
+    pub seeks: u64,
     /// Bytes of the SSTables now.
     pub live_bytes: u64,
     /// Bytes of the level that holds most.
@@ -54,7 +66,12 @@ impl Statistics {
         self.row_reads += other.row_reads;
         self.row_tables += other.row_tables;
         self.row_tables_ruled_out += other.row_tables_ruled_out;
+        self.row_tables_in_vain += other.row_tables_in_vain;
         self.blocks_loaded += other.blocks_loaded;
+        self.block_bytes_loaded += other.block_bytes_loaded;
+        self.keys_read += other.keys_read;
+        self.cells_read += other.cells_read;
+        self.seeks += other.seeks;
         self.live_bytes += other.live_bytes;
         self.largest_level_bytes += other.largest_level_bytes;
         self.sorted_runs = self.sorted_runs.max(other.sorted_runs);
@@ -96,10 +113,23 @@ pub(crate) struct Counters {
     pub(crate) row_reads: Counter,
     pub(crate) row_tables: Counter,
     pub(crate) row_tables_ruled_out: Counter,
+    pub(crate) row_tables_in_vain: Counter,
     pub(crate) blocks_loaded: Counter,
+    pub(crate) block_bytes_loaded: Counter,
+    pub(crate) keys_read: Counter,
+    pub(crate) cells_read: Counter,
+    pub(crate) seeks: Counter,
 }
 
 impl Counters {
+    /// Adds what a scan has done, and how many SSTables it looked into in vain.
+    pub(crate) fn add_scan(&self, counts: &ScanCounts, tables_in_vain: u64) {
+        self.keys_read.add(counts.keys);
+        self.cells_read.add(counts.visible);
+        self.seeks.add(counts.seeks);
+        self.row_tables_in_vain.add(tables_in_vain);
+    }
+
     /// The counts; how the files stand is not theirs to know.
     pub(crate) fn read(&self) -> Statistics {
         // Ruled out is read first: it is never more than all.
@@ -116,7 +146,12 @@ impl Counters {
             row_reads: self.row_reads.get(),
             row_tables: self.row_tables.get().max(row_tables_ruled_out),
             row_tables_ruled_out,
+            row_tables_in_vain: self.row_tables_in_vain.get(),
             blocks_loaded: self.blocks_loaded.get(),
+            block_bytes_loaded: self.block_bytes_loaded.get(),
+            keys_read: self.keys_read.get(),
+            cells_read: self.cells_read.get(),
+            seeks: self.seeks.get(),
             ..Statistics::default()
         }
     }

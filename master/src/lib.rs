@@ -9,6 +9,7 @@ mod divide;
 mod error;
 mod families;
 mod groups;
+pub mod inspect;
 mod locate;
 mod master;
 pub mod record;

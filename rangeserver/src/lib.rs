@@ -23,5 +23,6 @@ mod write;
 pub use error::{Error, Result};
 pub use options::{Config, MEMORY_BUDGET_MIN, Options};
 pub use recover::Recovery;
+pub use seal::inspect_sealed;
 pub use server::{RangeServer, Statistics};
 pub use write::counters::{CommitStatistics, GROUP_SIZE_CLASSES};

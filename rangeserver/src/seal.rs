@@ -68,6 +68,20 @@ pub(crate) async fn mark_unneeded(files: &Arc<dyn FileSystem>, folder: &Path) ->
     }
 }
 
+/// Prints the record `SEALED` of a dead session's log: its segments and how long each counts.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn inspect_sealed(stored: &[u8]) -> std::result::Result<String, &'static str> {
+    let segments = decode(&Path::root(), stored)?;
+    let mut text = format!("sealed log of {} segments\n", segments.len());
+    for segment in segments {
+        let (name, len) = (segment.path.name(), segment.len);
+        writeln!(text, "  {name}: {len} bytes count at most").expect("writing to memory");
+    }
+    Ok(text)
+}
+
 async fn read(
     files: &Arc<dyn FileSystem>,
     folder: &Path,
@@ -142,6 +156,15 @@ mod tests {
         assert_eq!(text, format!("{body}xxh3 {:016x}\n", xxh3_64(body.as_bytes())));
         assert_eq!(decode(&folder, text.as_bytes()), Ok(logs));
         assert_eq!(decode(&folder, encode(&[]).as_bytes()), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_record_is_shown_with_the_lengths_that_count() {
+        let (_, logs) = example();
+        let text = inspect_sealed(encode(&logs).as_bytes()).unwrap();
+        assert!(text.starts_with("sealed log of 2 segments\n"), "{text}");
+        assert!(text.contains("0001-00ff.log: 4096 bytes"), "{text}");
+        assert_eq!(inspect_sealed(b"tepui sealed log 1\n"), Err("its checksum is missing"));
     }
 
     #[test]

@@ -3,12 +3,16 @@ use std::sync::Arc;
 
 use storage::{FileSystem, Path};
 
-use crate::Result;
-use crate::format::SEGMENT_HEADER_BYTES;
+use crate::format::{OwnedEntry, SEGMENT_HEADER_BYTES};
 use crate::segment::{Found, Segment};
+use crate::{Error, Result};
 
-/// Prints a segment as text: its header, a line for each frame and each entry, and why it ends
-/// where it ends. Looks at this segment alone.
+/// Writes what the payload of an entry says, or answers what is wrong with it.
+pub type PayloadText<'a> =
+    dyn Fn(&OwnedEntry, &mut dyn Write) -> std::result::Result<(), String> + Sync + 'a;
+
+/// Prints a segment as text: its header, a line for each frame and each entry, what `payloads`
+/// makes of the entries, and why it ends where it ends. Looks at this segment alone.
 ///
 /// # Errors
 /// `Corrupt` for what is wrong although its checksum holds; those of reading; `Io` when `out`
@@ -16,6 +20,7 @@ use crate::segment::{Found, Segment};
 pub async fn inspect(
     files: &Arc<dyn FileSystem>,
     path: &Path,
+    payloads: Option<&PayloadText<'_>>,
     out: &mut (dyn Write + Send),
 ) -> Result<()> {
     let mut segment = Segment::open(files, path, u64::MAX).await?;
@@ -60,6 +65,9 @@ pub async fn inspect(
                         entry.first_seq,
                         entry.payload.len()
                     )?;
+                    if let Some(payloads) = payloads {
+                        payloads(&entry, out).map_err(|what| Error::corrupt(path, offset, what))?;
+                    }
                 }
                 offset += bytes;
                 if header.is_end {

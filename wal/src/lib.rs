@@ -15,7 +15,7 @@ mod space;
 
 pub use error::{Error, Result};
 pub use format::{Entry, EntryKind, OwnedEntry, SegmentName};
-pub use inspect::inspect;
+pub use inspect::{PayloadText, inspect};
 pub use log::{Log, LogOptions, Position, Reservation};
 pub use reader::{Frame, LogReader, recover};
 pub use remove::remove_log;

@@ -84,3 +84,50 @@ fn rows_are_dropped_when_one_is_sure_and_stay_dropped() {
     assert_eq!(rows(&server, "t"), [""; 0]);
     server.terminate();
 }
+
+/// The numbers of the one range of a table.
+fn activity(server: &Server, table: &str) -> serde_json::Value {
+    let described = server.expect(&["range", "describe", table, "--output", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&described).unwrap();
+    json["activity"].clone()
+}
+
+#[test]
+fn the_numbers_of_a_range_are_those_of_what_was_done() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    server.expect(&["table", "create", "t", "--family", "f"]);
+    for row in ["a", "c", "e"] {
+        server.expect(&["put", "t", row, "f:q", "old", "--timestamp", "1000"]);
+    }
+    server.expect(&["put", "t", "a", "f:q", "new", "--timestamp", "1000"]);
+    let fresh = activity(&server, "t");
+    for name in ["flushed_bytes", "row_reads", "keys_read", "blocks_loaded", "merges"] {
+        assert_eq!(fresh[name], 0, "{name}: {fresh}");
+    }
+    assert_eq!(fresh["write_amplification"], serde_json::Value::Null);
+    assert!(fresh["placed_bytes"].as_u64().unwrap() > 0, "{fresh}");
+    server.expect(&["table", "flush", "t"]);
+    assert_eq!(server.expect(&["get", "t", "a", "--cell", "f:q"]), "new");
+    for absent in ["b", "d", "z"] {
+        assert_eq!(server.run(&["get", "t", absent]).status, 1);
+    }
+    let now = activity(&server, "t");
+    assert_eq!(now["row_reads"], 4, "{now}");
+    // No file holds keys around z.
+    assert_eq!(now["row_tables"], 3, "{now}");
+    let absent = ["row_tables_ruled_out", "row_tables_in_vain"].map(|name| now[name].as_u64());
+    assert_eq!(absent[0].unwrap() + absent[1].unwrap(), 2, "{now}");
+    assert_eq!(now["cells_read"], 1, "{now}");
+    assert_eq!(now["write_amplification"], 1.0, "{now}");
+    assert!(now["flushed_bytes"] == now["live_bytes"], "{now}");
+
+    let shown = server.expect(&["range", "describe", "t", "a"]);
+    for part in ["from (start) to (end)", "row reads", "read amplification"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let wrong = server.run(&["range", "describe", "t", "--id", "99"]);
+    assert!(wrong.status == 1 && wrong.stderr.contains("no range 99"), "{wrong:?}");
+    assert_eq!(server.run(&["range", "describe", "t", "a", "--id", "1"]).status, 2);
+    server.terminate();
+}

@@ -6,7 +6,7 @@ use types::{RangeId, RowRange};
 
 use super::Client;
 use super::retry::{Attempts, read_again, write_again};
-use crate::{RangeStatus, Result, TableRange};
+use crate::{RangeActivity, RangeStatus, Result, TableRange};
 
 /// Which rows of a table are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +144,30 @@ fn described(range: v1::Range) -> TableRange {
             memory_bytes: range.memory_bytes,
             files: range.files,
             sorted_runs: range.sorted_runs,
+            activity: activity(range.activity.unwrap_or_default()),
         },
+    }
+}
+
+fn activity(of: v1::RangeActivity) -> RangeActivity {
+    RangeActivity {
+        placed_bytes: of.placed_bytes,
+        flushed_bytes: of.flushed_bytes,
+        merge_read_bytes: of.merge_read_bytes,
+        merge_written_bytes: of.merge_written_bytes,
+        moved_bytes: of.moved_bytes,
+        merges: of.merges,
+        row_reads: of.row_reads,
+        row_tables: of.row_tables,
+        row_tables_ruled_out: of.row_tables_ruled_out,
+        row_tables_in_vain: of.row_tables_in_vain,
+        blocks_loaded: of.blocks_loaded,
+        block_bytes_loaded: of.block_bytes_loaded,
+        keys_read: of.keys_read,
+        cells_read: of.cells_read,
+        seeks: of.seeks,
+        live_bytes: of.live_bytes,
+        largest_level_bytes: of.largest_level_bytes,
+        merge_debt: of.merge_debt,
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client::{
-    AdminService, Error, FamilyChange, NewTable, RangeStatus, Result, TablePage, TableRange,
+    AdminService, Error, FamilyChange, NewTable, RangeActivity, RangeStatus, Result, TablePage,
+    TableRange,
 };
 use types::{ErrorKind, FamilyId, Generation, RangeId, RowRange, TableName, TableSchema};
 
@@ -126,6 +127,8 @@ fn range(id: u64, start: &'static str, end: &'static str) -> TableRange {
         start: Bytes::from_static(start.as_bytes()),
         end: (!end.is_empty()).then(|| Bytes::from_static(end.as_bytes())),
     };
-    let status = RangeStatus { bytes: id * 100, sorted_runs: id, ..RangeStatus::default() };
+    let activity = RangeActivity { keys_read: id * 7, ..RangeActivity::default() };
+    let status =
+        RangeStatus { bytes: id * 100, sorted_runs: id, activity, ..RangeStatus::default() };
     TableRange { range: RangeId::new(id), rows, status }
 }

@@ -60,6 +60,7 @@ async fn ranges_are_listed_divided_flushed_and_merged() {
         .map(|range| (range.range_id, &range.start_key[..], &range.end_key[..], range.bytes))
         .collect();
     assert_eq!(shown, [(1, &b""[..], &b"m"[..], 100), (2, b"m", b"", 200)]);
+    assert_eq!(ranges[1].activity.as_ref().unwrap().keys_read, 14);
     let row_keys = vec!["x".into(), "b".into(), "x".into()];
     let request = v1::SplitTableRequest { table_name: table_name.clone(), row_keys };
     let divided = world.ranges.split_table(request).await.unwrap().into_inner();

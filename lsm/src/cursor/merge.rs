@@ -66,6 +66,10 @@ pub struct MergeCursor {
     end: Option<Vec<u8>>,
     /// Counts the blocks that are loaded.
     counters: Option<Arc<Counters>>,
+    /// The one row that is read, escaped and with its end mark.
+    row: Option<Vec<u8>>,
+    /// Of a read of one row: which sources held a key of it, as far as that is known.
+    met: Vec<Option<bool>>,
 }
 
 impl MergeCursor {
@@ -79,14 +83,37 @@ impl MergeCursor {
             repeated: 0,
             end: None,
             counters: None,
+            row: None,
+            met: Vec::new(),
         }
     }
 
-    /// The same cursor, whose loads are counted.
+    /// The same cursor, whose loads are counted, and of a read of one `row` the tables that hold
+    /// nothing of it.
     #[must_use]
-    pub(crate) fn counted_by(mut self, counters: &Arc<Counters>) -> MergeCursor {
+    pub(crate) fn counted_by(
+        mut self,
+        counters: &Arc<Counters>,
+        row: Option<Vec<u8>>,
+    ) -> MergeCursor {
         self.counters = Some(Arc::clone(counters));
+        if row.is_some() {
+            self.met = vec![None; self.sources.len()];
+        }
+        self.row = row;
         self
+    }
+
+    /// Who counts.
+    pub(crate) fn counters(&self) -> Option<&Counters> {
+        self.counters.as_deref()
+    }
+
+    /// Of a read of one row: the tables that were looked into and hold nothing of it.
+    pub(crate) fn tables_in_vain(&self) -> u64 {
+        let tables = self.sources.iter().zip(&self.met);
+        let in_vain = tables.filter(|(source, met)| source.is_table() && **met == Some(false));
+        in_vain.count() as u64
     }
 
     /// The same cursor for somebody who wants no key at or past `end`. It may still show some.
@@ -191,6 +218,7 @@ impl MergeCursor {
         source.supply(pending.handle, block);
         if let Some(counters) = &self.counters {
             counters.blocks_loaded.add(1);
+            counters.block_bytes_loaded.add(pending.stored_bytes());
         }
         Ok(())
     }
@@ -323,6 +351,12 @@ impl MergeCursor {
 
     /// Files a source that is not in the heap.
     fn place(&mut self, source: usize, step: Step) {
+        if let (Some(row), Some(met)) = (&self.row, self.met.get_mut(source))
+            && !matches!(step, Step::NeedBlock(_))
+        {
+            let meets = step == Step::Cell && self.sources[source].key().starts_with(row);
+            *met = Some(meets || *met == Some(true));
+        }
         match step {
             Step::Cell => {
                 self.heap.push(source);

@@ -55,6 +55,11 @@ impl Source {
         })))
     }
 
+    /// Is it a table?
+    pub(super) fn is_table(&self) -> bool {
+        matches!(self.0, Kind::Table(_))
+    }
+
     /// To the first key at or after `key`.
     pub(super) fn seek(&mut self, key: &[u8]) -> Result<Step> {
         match &mut self.0 {

@@ -361,6 +361,15 @@ impl Scan {
     }
 }
 
+impl Drop for Scan {
+    /// Tells the range's statistics what it has done.
+    fn drop(&mut self) {
+        if let Some(counters) = self.merge.counters() {
+            counters.add_scan(&self.counts, self.merge.tables_in_vain());
+        }
+    }
+}
+
 /// Where a scan that begins at a column goes from `key`, if it has read enough here.
 fn next_target(entering: &mut Option<Entering>, key: &[u8], row: &[u8]) -> Option<Vec<u8>> {
     let stage = entering.as_mut()?;

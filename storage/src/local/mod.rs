@@ -20,6 +20,7 @@ use crate::{
 };
 
 pub(crate) use blob::check_bounds;
+pub use open::parse_version;
 
 /// The newest format of the data folder that this program reads, and the one it writes.
 pub const FORMAT: u32 = 1;

@@ -132,7 +132,11 @@ fn read_version(root: &Path) -> Result<Option<String>> {
     parse_version(root, &content).map(Some)
 }
 
-fn parse_version(root: &Path, content: &[u8]) -> Result<String> {
+/// The id that the file `VERSION` of the data folder `root` gives it.
+///
+/// # Errors
+/// The content is damaged, of a newer format, or not Tepui's.
+pub fn parse_version(root: &Path, content: &[u8]) -> Result<String> {
     let text = String::from_utf8_lossy(content);
     let mut lines = text.lines();
     let Some(number) = lines.next().and_then(|line| line.strip_prefix(VERSION_TITLE)) else {

@@ -63,7 +63,7 @@ async fn read(files: &Arc<dyn FileSystem>) -> Result<Vec<Vec<OwnedEntry>>, wal::
     for log in &sealed {
         let mut text = String::new();
         // Any answer will do: it must not panic.
-        let _ = wal::inspect(files, &log.path, &mut text).await;
+        let _ = wal::inspect(files, &log.path, None, &mut text).await;
     }
     let mut reader = recover(files, &folder(), sealed).await?;
     let mut groups = Vec::new();

@@ -250,7 +250,7 @@ fn an_inspection_prints_frames_and_the_end() {
         let files: Arc<dyn FileSystem> = Arc::new(disk.clone());
         let name = files.list(&folder(1), "").await.unwrap()[0].name.clone();
         let mut text = String::new();
-        inspect(&files, &folder(1).join(&name), &mut text).await.unwrap();
+        inspect(&files, &folder(1).join(&name), None, &mut text).await.unwrap();
         for expected in [
             "segment 1 seed",
             "88 frame 1 88 bytes, synced to 0\n",
