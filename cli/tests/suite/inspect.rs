@@ -125,3 +125,49 @@ fn damaged_files_are_refused_with_what_is_wrong() {
         assert!(said.status == 1 && said.stderr.contains("checksum"), "{said:?}");
     }
 }
+
+#[test]
+fn a_whole_folder_is_looked_over_and_every_damaged_file_is_named() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[]);
+    server.expect(&["table", "create", "t", "--family", "f", "--split", "m"]);
+    server.expect(&["put", "t", "a", "f:q", "value"]);
+    server.expect(&["table", "flush", "t"]);
+    let folder = data.path().to_str().unwrap();
+    let look = || run(&["inspect", "data", folder]);
+    let used = look();
+    assert_eq!(used.status, 0, "{used:?}");
+    assert!(used.stdout.contains("in use by a server"), "{used:?}");
+    server.expect(&["put", "t", "n", "f:q", "in the log"]);
+    server.kill();
+
+    let before = files(data.path());
+    let after_a_kill = look();
+    assert_eq!(after_a_kill.status, 0, "{after_a_kill:?}");
+    let text = &after_a_kill.stdout;
+    assert!(!text.contains("in use"), "{text}");
+    for part in
+        ["tables/t\n", "range 1 [, m): manifest", "    L", "frames, not closed", ": 0 damaged"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(files(data.path()), before, "it only reads");
+
+    let flip = |file: &Path| {
+        let mut content = std::fs::read(file).unwrap();
+        let place = content.len() / 2;
+        content[place] ^= 1;
+        std::fs::write(file, content).unwrap();
+    };
+    let manifest = find(data.path(), "/ranges/2/manifest-");
+    for file in [&find(data.path(), ".sst"), &manifest] {
+        flip(file);
+        let said = look();
+        assert_eq!(said.status, 1, "{said:?}");
+        let relative = file.strip_prefix(data.path()).unwrap().to_str().unwrap();
+        assert!(said.stdout.contains(&format!("DAMAGED {relative}: ")), "{said:?}");
+    }
+    assert!(look().stderr.contains("2 of "), "both are told");
+    let none = tempfile::tempdir().unwrap();
+    assert_eq!(run(&["inspect", "data", none.path().to_str().unwrap()]).status, 1);
+}

@@ -1,4 +1,7 @@
-//! `tepui inspect`: prints one file of a data folder. It only reads, so the folder may be in use.
+//! `tepui inspect`: prints one file of a data folder, or looks over the whole folder. It only
+//! reads, so the folder may be in use.
+
+mod folder;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -45,6 +48,16 @@ Examples:
         /// A snapshot or a segment of the log, under the name it has in the data folder
         file: PathBuf,
     },
+    /// A whole data folder: its logs, tables, ranges and files. Reads all of them, and fails if any
+    /// is damaged.
+    ///
+    /// The folder may be in use: nothing is locked or written, and files never change. Only the
+    /// logs are not read then, since they grow.
+    #[command(after_help = "Example: tepui inspect data tepui-data")]
+    Data {
+        /// The folder
+        folder: PathBuf,
+    },
     /// What counts of the log of a session that ended.
     #[command(after_help = "Example: tepui inspect sealed tepui-data/wal/SESSION/SEALED")]
     Sealed {
@@ -87,6 +100,7 @@ pub(crate) async fn run(args: InspectArgs, out: &mut Out) -> Result<(), Failure>
     let outcome = match args.command {
         Command::Wal { file, cells } => segment(&file, cells, out).await,
         Command::Coordination { file } => coordination_file(&file, out).await,
+        Command::Data { folder } => folder::look(&folder, out).await,
         Command::Sealed { file } => {
             let stored = files::read(&file, FILE_BYTES_MAX)?;
             let text = rangeserver::inspect_sealed(&stored);
