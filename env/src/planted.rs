@@ -21,6 +21,17 @@ pub enum PlantedBug {
     ReleaseLogEarly,
     /// A view is pinned in an order that a rotation in between breaks (the range's store).
     PinViewInWrongOrder,
+    /// A recovered range gives out the newest number of the log once more (the range's store).
+    ReuseSequenceNumber,
+    /// An SSTable ends where it is full, be it inside a row (the writer of sorted files).
+    CutOutputInsideRow,
+    /// A memtable is flushed before its last batch is published (flush).
+    FlushUnpublishedCell,
+    /// A merge drops tombstones although a file outside may hold what they hide (the collector).
+    DropTombstoneEarly,
+    /// A merge folds operands although a file outside may hold a tombstone between them (the
+    /// collector).
+    FoldAcrossTombstone,
 }
 
 /// Must the caller misbehave in this way? Always `false` in an ordinary build.

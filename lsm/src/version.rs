@@ -2,9 +2,10 @@
 //! [`Version::apply`].
 //!
 //! Invariants
-//! - In a group, the references of one level above 0 cover disjoint runs of keys and are sorted by
-//!   them. Level 0 may overlap. Which run is older matters to nobody: keys carry their sequence
-//!   number, so any two references merge into the same cells.
+//! - In a group, the references of one level above 0 cover disjoint runs of rows and are sorted by
+//!   them: a row with its tombstones is in one file of them. Level 0 may overlap. Which run is
+//!   older matters to nobody: keys carry their sequence number, so any two references merge into
+//!   the same cells.
 //! - `flushed` never moves back: every mutation up to it is in the SSTables or dropped by
 //!   retention.
 //! - A file is referenced more than once only through disjoint clips.
@@ -81,11 +82,14 @@ impl TableRef {
         Bound::At(self.meta.largest.as_bytes())
     }
 
-    /// Do all its keys sort before all of `later`'s?
+    /// Do all its rows sort before all of `later`'s?
     fn is_before(&self, later: &TableRef) -> bool {
         let low = later.low();
         match self.high() {
-            Bound::At(last) => last < &low[..],
+            Bound::At(last) => {
+                let in_last_row = key::row_prefix(last).is_none_or(|row| low.starts_with(row));
+                last < &low[..] && !in_last_row
+            }
             Bound::Before(end) => end <= low,
         }
     }

@@ -8,6 +8,7 @@ mod suite {
     mod golden;
     mod groups;
     mod peers;
+    mod planted;
     mod scrubs;
     mod store_crash;
     mod store_faults;
@@ -16,5 +17,6 @@ mod suite {
     mod store_manifest;
     mod store_ranges;
     mod store_script;
+    mod store_statistics;
     mod store_versions;
 }

@@ -8,6 +8,7 @@ mod suite {
     mod crashes;
     mod faults;
     mod large_values;
+    mod peers;
     mod planted;
     mod pressure;
     mod world;

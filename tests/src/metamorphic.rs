@@ -301,7 +301,8 @@ impl Run<'_> {
             }
         }
         if upkeep.regroups {
-            let groups = if self.pauses % 2 == 0 { vec![second_group()] } else { Vec::new() };
+            let groups =
+                if self.pauses.is_multiple_of(2) { vec![second_group()] } else { Vec::new() };
             cluster.admin.set_groups(&name, groups).await.map_err(text)?;
             cluster.router.forget(&name);
         }

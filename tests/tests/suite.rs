@@ -14,3 +14,5 @@ mod house_rules;
 mod metamorphic;
 #[path = "suite/old_formats.rs"]
 mod old_formats;
+#[path = "suite/peers.rs"]
+mod peers;

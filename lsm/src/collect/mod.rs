@@ -32,6 +32,7 @@ mod retention;
 
 pub(crate) use outside::{Outside, OutsideFile};
 
+use env::planted::{PlantedBug, planted};
 use sstable::ValueRef;
 use types::{Aggregate, Kind, Retention, SeqNo, Timestamp};
 
@@ -227,7 +228,8 @@ impl<'a> Collector<'a> {
                 hiding.family_hides(seq) || !hiding.delete_cells(seq, range)
             }
         };
-        if is_needless || seq < self.outside.floor() {
+        let is_last = seq < self.outside.floor() || planted(PlantedBug::DropTombstoneEarly);
+        if is_needless || is_last {
             return Ok(self.leave_out(key, value, |counts| &mut counts.tombstones));
         }
         Ok(Fate::Keep)
@@ -295,7 +297,8 @@ impl<'a> Collector<'a> {
         let Some(held) = &mut self.held else {
             return false;
         };
-        if self.outside.intersects(seq, held.newest) {
+        let may_be_parted = self.outside.intersects(seq, held.newest);
+        if may_be_parted && !planted(PlantedBug::FoldAcrossTombstone) {
             return false;
         }
         let whole = held.how.fold(i64::from_be_bytes(held.operand.value), number);

@@ -442,6 +442,17 @@ fn merges_of_any_files_drop_what_rules_allow_and_bring_nothing_back() {
 }
 
 /// The column r 1:q, all numbers and times in one place.
+/// The random merges notice a fold that an outside file's tombstone may part.
+#[test]
+#[cfg(tepui_planted_bugs)]
+fn the_planted_fold_across_a_tombstone_is_found() {
+    use env::planted::{PlantedBug, set};
+    set(Some(PlantedBug::FoldAcrossTombstone));
+    let found = std::panic::catch_unwind(|| (0..500).map(run).count());
+    set(None);
+    assert!(found.is_err(), "500 runs noticed nothing");
+}
+
 fn file(entries: &[(&str, i64, u64)]) -> File {
     let family = FamilyId::new(1);
     let entry = |(what, micros, number): &(&str, i64, u64)| {

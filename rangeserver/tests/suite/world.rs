@@ -219,10 +219,21 @@ pub(crate) async fn start(
     seed: u64,
     options: Options,
 ) -> tepui_rangeserver::Result<World> {
-    let session = catalog.next_session();
     // Every life draws other numbers: a segment's random bits are never used again.
+    let life = catalog.next_session();
     let env =
-        Env::simulated(seed ^ ((session.get() >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Env::simulated(seed ^ ((life.get() >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    start_in(files, catalog, env, options).await
+}
+
+/// Starts a server over `files` in a world of the test's making.
+pub(crate) async fn start_in(
+    files: Arc<dyn FileSystem>,
+    catalog: &Arc<Catalog>,
+    env: Env,
+    options: Options,
+) -> tepui_rangeserver::Result<World> {
+    let session = catalog.next_session();
     let events = Arc::new(CountingListener::default());
     let poisonings = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&poisonings);

@@ -4,7 +4,8 @@
 //!    any case is repeated by its own number.
 //! 2. A case makes something valid, damages it, and reads it back. Where checksums would stop the
 //!    damage at the door, half of the cases *forge* them, as the formats' texts say how.
-//!    `store_vs_model` damages nothing: it runs a whole server, see [`crate::metamorphic`].
+//!    `fold` and `store_vs_model` damage nothing: they run a range's storage and a whole server
+//!    (see [`crate::metamorphic`]) against a model.
 //! 3. Property: the truth or an error; never a panic, never more memory than the program's limit.
 //!
 //! `canary` fails on purpose: whoever runs the fuzzers first sees that a failure is noticed.
@@ -12,6 +13,7 @@
 mod chunks;
 mod coding;
 mod coordination;
+mod fold;
 mod keys;
 mod log;
 mod manifest;
@@ -46,6 +48,7 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "chunks", case: chunks::chunks, smoke: 50_000 },
     Fuzzer { name: "coordination_snapshot", case: coordination::snapshot, smoke: 50_000 },
     Fuzzer { name: "coordination_record", case: coordination::record, smoke: 50_000 },
+    Fuzzer { name: "fold", case: fold::fold, smoke: 400 },
     Fuzzer { name: "store_vs_model", case: store_vs_model, smoke: 50 },
 ];
 

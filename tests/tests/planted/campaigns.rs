@@ -55,3 +55,13 @@ fn accepting_a_stale_frame_is_caught() {
 fn releasing_the_log_early_is_caught() {
     is_caught(Some(PlantedBug::ReleaseLogEarly), None);
 }
+
+#[test]
+fn giving_out_a_recovered_number_again_is_caught() {
+    is_caught(Some(PlantedBug::ReuseSequenceNumber), None);
+}
+
+#[test]
+fn ending_a_file_inside_a_row_is_caught() {
+    is_caught(Some(PlantedBug::CutOutputInsideRow), None);
+}
