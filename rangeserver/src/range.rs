@@ -211,6 +211,12 @@ impl Range {
         self.budget.recount_memtables(before, now);
     }
 
+    /// Learns the newest timestamp of what was recovered: the server's time goes on from there.
+    pub(crate) fn learn_time(&self) {
+        let mut time = self.writing();
+        *time = ServerTime::after(self.store.last_timestamp_bound());
+    }
+
     /// Ends the active memtable; the last number that was given out.
     pub(crate) fn freeze(&self, reason: Reason) -> SeqNo {
         let _writing = self.writing();

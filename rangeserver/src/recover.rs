@@ -320,5 +320,7 @@ async fn feed_one(range: Arc<Range>, records: RangeRecords, memory: usize) -> Re
             EntryKind::NoOp => {}
         }
     }
-    Ok(ingest.finish().await.map_err(&failed)?.cells)
+    let cells = ingest.finish().await.map_err(&failed)?.cells;
+    range.learn_time();
+    Ok(cells)
 }
