@@ -212,7 +212,8 @@ impl EventListener for NoListener {
     fn on_event(&self, _range: RangeId, _event: &Event) {}
 }
 
-/// Counts events by name, and flushes of more than one group as `flush_of_many_groups`.
+/// Counts events by name, flushes of more than one group as `flush_of_many_groups`, and what merges
+/// left out as `cells_expired` and `operands_folded`.
 #[derive(Default)]
 pub struct CountingListener {
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -236,6 +237,10 @@ impl EventListener for CountingListener {
         *counts.entry(event.name()).or_insert(0) += 1;
         if matches!(event, Event::FlushFinished { groups: 2.., .. }) {
             *counts.entry("flush_of_many_groups").or_insert(0) += 1;
+        }
+        if let Event::CellsCollected(collected) = event {
+            *counts.entry("cells_expired").or_insert(0) += collected.expired;
+            *counts.entry("operands_folded").or_insert(0) += collected.folded;
         }
     }
 }

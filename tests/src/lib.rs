@@ -9,5 +9,6 @@ pub mod metamorphic;
 pub mod model;
 pub mod panics;
 pub mod rows;
+pub mod state;
 pub mod tree;
 pub mod watched;

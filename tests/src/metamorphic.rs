@@ -19,8 +19,8 @@ use storage::memory::{Crash, MemoryFileSystem};
 use types::{Compression, RowMutations, RowRange, RowSet};
 
 use crate::cluster::{Cluster, ClusterOptions};
-use crate::history::life::{mutation, new_table, second_group, table_name};
 use crate::history::plan::{EXTRA_FAMILY, TABLES, change};
+use crate::history::table::{mutation, new_table, second_group, table_name};
 use crate::model::{Change, Row, Violation};
 use crate::rows::{self, ReadFailure};
 
@@ -88,13 +88,7 @@ fn some_rows(random: &mut StdRng) -> Vec<(Bytes, Vec<Change>)> {
 fn own(random: &mut StdRng) -> Change {
     loop {
         let drawn = change(random);
-        let family = match &drawn {
-            Change::Set { family, .. }
-            | Change::DeleteCells { family, .. }
-            | Change::DeleteFamily { family } => family.as_str(),
-            Change::DeleteRow => "",
-        };
-        if family != EXTRA_FAMILY {
+        if drawn.family() != Some(EXTRA_FAMILY) {
             return drawn;
         }
     }

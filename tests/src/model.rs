@@ -7,8 +7,9 @@
 //!   before it is gone for good (must-have).
 //! - The last place belongs to an operation that may be under way, or whose outcome is unknown
 //!   (may-have).
-//! - An answer is legal if it *is* one of the states from `must` on. So every operation on a row is
-//!   atomic and in order, and nothing that was acknowledged or seen is lost.
+//! - An answer is legal if it *is* one of the states from `must` on, but for cells that a rule of
+//!   their family may have dropped: see [`State`]. So every operation on a row is atomic and in
+//!   order, and nothing that was acknowledged or seen is lost.
 //!
 //! After a crash the first answer decides what became of the unknown operation: the list shrinks
 //! to that one state.
@@ -18,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use bytes::Bytes;
+
+use crate::state::{Asked, Rule, Rules, State};
 
 /// A broken promise, in words.
 pub type Violation = String;
@@ -41,6 +44,17 @@ pub enum Change {
         timestamp: i64,
         /// Its value.
         value: Bytes,
+    },
+    /// Adds a number to a cell of a family of sums.
+    Add {
+        /// Its family.
+        family: String,
+        /// Its qualifier.
+        qualifier: Bytes,
+        /// Its timestamp, microseconds.
+        timestamp: i64,
+        /// The number.
+        operand: i64,
     },
     /// Hides the cells of a column whose timestamp is in `[start, end)`; no end when 0.
     DeleteCells {
@@ -70,6 +84,14 @@ impl Change {
                 let place = (family.clone(), qualifier.clone(), Reverse(*timestamp));
                 row.insert(place, value.clone());
             }
+            Change::Add { family, qualifier, timestamp, operand } => {
+                let place = (family.clone(), qualifier.clone(), Reverse(*timestamp));
+                let so_far = row.get(&place).map_or(0, |value| {
+                    i64::from_be_bytes(value[..].try_into().expect("a sum has eight bytes"))
+                });
+                let sum = so_far.wrapping_add(*operand);
+                row.insert(place, Bytes::copy_from_slice(&sum.to_be_bytes()));
+            }
             Change::DeleteCells { family, qualifier, start, end } => {
                 row.retain(|(of, column, Reverse(at)), _| {
                     let hidden = at >= start && (*end == 0 || at < end);
@@ -80,18 +102,40 @@ impl Change {
             Change::DeleteRow => row.clear(),
         }
     }
+
+    /// The family that it touches; `None`: all.
+    pub fn family(&self) -> Option<&str> {
+        match self {
+            Change::Set { family, .. }
+            | Change::Add { family, .. }
+            | Change::DeleteCells { family, .. }
+            | Change::DeleteFamily { family } => Some(family),
+            Change::DeleteRow => None,
+        }
+    }
+
+    /// The cell that it writes, if it writes one.
+    pub fn written(&self) -> Option<Place> {
+        match self {
+            Change::Set { family, qualifier, timestamp, .. }
+            | Change::Add { family, qualifier, timestamp, .. } => {
+                Some((family.clone(), qualifier.clone(), Reverse(*timestamp)))
+            }
+            Change::DeleteCells { .. } | Change::DeleteFamily { .. } | Change::DeleteRow => None,
+        }
+    }
 }
 
 /// One row: see the module.
 #[derive(Clone, Debug)]
 struct Known {
-    states: Vec<Row>,
+    states: Vec<State>,
     must: usize,
 }
 
 impl Default for Known {
     fn default() -> Known {
-        Known { states: vec![Row::new()], must: 0 }
+        Known { states: vec![State::default()], must: 0 }
     }
 }
 
@@ -100,7 +144,7 @@ impl Known {
         self.states.len() - 1
     }
 
-    fn newest(&self) -> &Row {
+    fn newest(&self) -> &State {
         &self.states[self.last()]
     }
 }
@@ -109,6 +153,7 @@ impl Known {
 #[derive(Clone, Debug, Default)]
 struct Table {
     families: BTreeSet<String>,
+    rules: Rules,
     rows: BTreeMap<Bytes, Known>,
 }
 
@@ -116,20 +161,38 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     tables: BTreeMap<String, Table>,
+    /// Reads that have ended.
+    reads: u64,
+    /// The latest time that a clock has shown, microseconds: a clock may go back.
+    latest: i64,
 }
 
 /// What the model knew when a read began.
 #[derive(Clone, Debug)]
-pub struct ReadStart(BTreeMap<Bytes, usize>);
+pub struct ReadStart {
+    must: BTreeMap<Bytes, usize>,
+    /// Reads that had ended.
+    reads: u64,
+}
 
 impl Model {
     /// The table is there, with these families and no rows.
     pub fn create_table(&mut self, table: &str, families: &[&str]) {
         let made = Table {
             families: families.iter().map(|&family| family.to_owned()).collect(),
-            rows: BTreeMap::new(),
+            ..Table::default()
         };
         self.tables.insert(table.to_owned(), made);
+    }
+
+    /// From now on, cells of a family may be dropped.
+    pub fn set_rule(&mut self, table: &str, family: &str, rule: Rule) {
+        self.table(table).rules.insert(family.to_owned(), rule);
+    }
+
+    /// A clock shows this time, microseconds.
+    pub fn time_is(&mut self, micros: i64) {
+        self.latest = self.latest.max(micros);
     }
 
     /// The table is gone.
@@ -163,7 +226,7 @@ impl Model {
         let table = self.table(table);
         table.families.remove(family);
         for state in table.rows.values_mut().flat_map(|row| &mut row.states) {
-            state.retain(|(of, ..), _| of != family);
+            state.drop_family(family);
         }
     }
 
@@ -177,11 +240,9 @@ impl Model {
 
     /// An operation on a row is issued; the one before it has ended.
     pub fn begin(&mut self, table: &str, row: &Bytes, changes: &[Change]) {
-        let known = self.row(table, row);
-        let mut next = known.newest().clone();
-        for change in changes {
-            change.apply(&mut next);
-        }
+        let table = self.table(table);
+        let known = table.rows.entry(row.clone()).or_default();
+        let next = known.newest().after(changes, &table.rules);
         known.states.push(next);
     }
 
@@ -209,7 +270,8 @@ impl Model {
     pub fn read_begins(&self, table: &str) -> ReadStart {
         let rows = self.tables.get(table).map(|table| &table.rows);
         let rows = rows.into_iter().flatten();
-        ReadStart(rows.map(|(row, known)| (row.clone(), known.must)).collect())
+        let must = rows.map(|(row, known)| (row.clone(), known.must)).collect();
+        ReadStart { must, reads: self.reads }
     }
 
     /// A read has ended: checks the rows that `asked` selects, and remembers what was seen.
@@ -223,18 +285,23 @@ impl Model {
         answer: &BTreeMap<Bytes, Row>,
         asked: impl Fn(&Bytes) -> bool,
     ) -> Result<(), Violation> {
-        let rows = &mut self.table(table).rows;
+        self.reads += 1;
+        let (reads, now) = (self.reads, self.latest);
+        let Table { rows, rules, .. } = self.table(table);
         let strange = answer.keys().find(|row| !rows.contains_key(*row) || !asked(row));
         if let Some(row) = strange {
             return Err(format!("{table}: nobody wrote or asked for row {}", row.escape_ascii()));
         }
+        let asked_at = Asked { rules, now, reads: begun.reads };
         let nothing = Row::new();
         for (row, known) in rows.iter_mut().filter(|(row, _)| asked(row)) {
             let seen = answer.get(row).unwrap_or(&nothing);
-            let must = begun.0.get(row).copied().unwrap_or(0);
-            let place = (must..known.states.len()).find(|place| known.states[*place] == *seen);
+            let must = begun.must.get(row).copied().unwrap_or(0);
+            let is_legal = |place: &usize| known.states[*place].allows(seen, &asked_at);
+            let place = (must..known.states.len()).find(is_legal);
             let place = place.ok_or_else(|| explain(table, row, known, must, seen))?;
             known.must = known.must.max(place);
+            State::note_gone(&mut known.states[place..], seen, reads);
         }
         Ok(())
     }
@@ -246,9 +313,14 @@ impl Model {
     pub fn settle(&mut self, table: &str, answer: &BTreeMap<Bytes, Row>) -> Result<(), Violation> {
         let begun = self.read_begins(table);
         self.read_ends(table, &begun, answer, |_| true)?;
-        for (row, known) in &mut self.table(table).rows {
+        let (reads, now) = (begun.reads, self.latest);
+        let Table { rows, rules, .. } = self.table(table);
+        let asked_at = Asked { rules, now, reads };
+        for (row, known) in rows {
             let seen = answer.get(row).cloned().unwrap_or_default();
-            *known = Known { states: vec![seen], must: 0 };
+            let states = known.states[known.must..].iter();
+            let legal = states.filter(|state| state.allows(&seen, &asked_at));
+            *known = Known { states: vec![State::settled(seen.clone(), legal)], must: 0 };
         }
         Ok(())
     }
@@ -263,7 +335,8 @@ fn explain(table: &str, row: &Bytes, known: &Known, must: usize, seen: &Row) -> 
     );
     for (place, state) in known.states.iter().enumerate() {
         let mark = if place < must { "  (past)" } else { "" };
-        let _ = writeln!(text, "  state {place}{mark}: {}", cells(state));
+        let _ = writeln!(text, "  state {place}{mark}: {}", cells(state.cells()));
+        let _ = writeln!(text, "    may be gone: {state}");
     }
     text
 }

@@ -22,6 +22,8 @@ const MUST: &[&str] = &[
     "flushes",
     "flushes of two locality groups",
     "compactions",
+    "cells dropped by retention",
+    "operands folded by merges",
     "manifests committed",
     "frames replayed",
     "big values acknowledged",

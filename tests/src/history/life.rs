@@ -5,23 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::{FamilyChange, NewFamily, NewGroup, NewTable};
+use client::FamilyChange;
 use env::Env;
 use futures::FutureExt;
 use futures::future::{join, join_all};
 use lsm::CountingListener;
 use storage::FileSystem;
 use storage::memory::MemoryFileSystem;
-use types::{
-    Bloom, Compression, ErrorKind, Granularity, GroupSettings, Mutation, RowMutations, RowRange,
-    RowSet, TableName, TableSchema, Timestamp, TimestampRange,
-};
+use types::{ErrorKind, Mutation, RowMutations, RowRange, RowSet, TableSchema};
 
 use super::coverage::Coverage;
-use super::plan::{
-    BIG_VALUE_BYTES, EXTRA_FAMILY, End, FAMILIES, Life, Operation, Phase, SPLITS, SchemaStep,
-    TABLES,
-};
+use super::plan::{BIG_VALUE_BYTES, EXTRA_FAMILY, End, Life, Operation, Phase, SchemaStep, TABLES};
+use super::table::{mutation, new_family, new_table, note_new_table, table_name};
 use crate::cluster::{Cluster, ClusterOptions};
 use crate::model::{Change, Model, Violation};
 use crate::rows::{self, ReadFailure};
@@ -85,11 +80,6 @@ pub struct World {
     pending: Option<SchemaStep>,
 }
 
-/// The full name of a table of a history.
-pub fn table_name(table: &str) -> TableName {
-    TableName { instance: "projects/p/instances/i".to_owned(), table: table.to_owned() }
-}
-
 impl World {
     /// A world in which `model` is what was written.
     pub fn new(model: Model) -> World {
@@ -127,6 +117,8 @@ impl World {
         };
         coverage.add("flushes", events.count("flush_finished"));
         coverage.add("flushes of two locality groups", events.count("flush_of_many_groups"));
+        coverage.add("cells dropped by retention", events.count("cells_expired"));
+        coverage.add("operands folded by merges", events.count("operands_folded"));
         coverage.add("compactions", events.count("compaction_finished"));
         coverage.add("manifests committed", events.count("manifest_committed"));
         coverage.add("log segments released", events.count("log_released"));
@@ -175,7 +167,9 @@ impl World {
         }
         for table in expected {
             let answer = rows::read(&scene.router, &table_name(&table), RowSet::all()).await?;
-            self.model().settle(&table, &answer).map_err(Stop::Violation)?;
+            let mut model = self.model();
+            model.time_is(scene.env.now_micros());
+            model.settle(&table, &answer).map_err(Stop::Violation)?;
         }
         Ok(())
     }
@@ -257,7 +251,7 @@ fn lock(model: &Mutex<Model>) -> MutexGuard<'_, Model> {
 fn note(model: &mut Model, step: &SchemaStep) {
     match step {
         SchemaStep::ToggleTable(table) if model.has_table(table) => model.drop_table(table),
-        SchemaStep::ToggleTable(table) => model.create_table(table, &FAMILIES),
+        SchemaStep::ToggleTable(table) => note_new_table(model, table),
         SchemaStep::ToggleFamily(table) => {
             if model.families(table).contains(&EXTRA_FAMILY.to_owned()) {
                 model.drop_family(table, EXTRA_FAMILY);
@@ -270,32 +264,6 @@ fn note(model: &mut Model, step: &SchemaStep) {
 
 fn has_extra(schema: &TableSchema) -> bool {
     schema.family(EXTRA_FAMILY).is_some()
-}
-
-fn new_family(name: &str) -> NewFamily {
-    NewFamily { name: name.to_owned(), retention: None, aggregate: None }
-}
-
-/// The second family, stored apart and unlike the first.
-pub fn second_group() -> NewGroup {
-    let settings = GroupSettings {
-        block_bytes: Some(1 << 10),
-        compression: Some(Compression::None),
-        bloom: Bloom::Row,
-        in_memory: true,
-    };
-    NewGroup { name: "apart".to_owned(), families: vec![FAMILIES[1].to_owned()], settings }
-}
-
-/// The table that histories create under this name.
-pub fn new_table(table: &str) -> NewTable {
-    NewTable {
-        name: table_name(table),
-        families: FAMILIES.into_iter().map(new_family).collect(),
-        groups: if table == TABLES[0] { vec![second_group()] } else { Vec::new() },
-        splits: SPLITS.into_iter().map(|at| Bytes::from_static(at.as_bytes())).collect(),
-        granularity: Granularity::Micros,
-    }
 }
 
 /// A running server and what its clients share.
@@ -337,12 +305,13 @@ impl Scene {
     /// Reads before every sync of the log what a client on another thread could read then.
     fn watch(&self, files: &WatchedFileSystem) {
         let (router, model) = (Arc::clone(&self.router), Arc::clone(&self.model));
-        let found = Arc::clone(&self.watched);
+        let (found, env) = (Arc::clone(&self.watched), self.env.clone());
         files.watch(move || {
             let table = TABLES[0];
             if !lock(&model).has_table(table) {
                 return;
             }
+            lock(&model).time_is(env.now_micros());
             let begun = lock(&model).read_begins(table);
             let read = rows::read(&router, &table_name(table), RowSet::all()).now_or_never();
             let checked = match read {
@@ -420,8 +389,9 @@ impl Scene {
         let begun = lock(&self.model).read_begins(table);
         let asked = RowSet::new(vec![range.clone()]);
         let answer = rows::read(&self.router, &table_name(table), asked).await?;
-        let checked =
-            lock(&self.model).read_ends(table, &begun, &answer, |row| range.contains(row));
+        let mut model = lock(&self.model);
+        model.time_is(self.env.now_micros());
+        let checked = model.read_ends(table, &begun, &answer, |row| range.contains(row));
         checked.map_err(Stop::Violation)
     }
 
@@ -459,11 +429,8 @@ impl Scene {
         let mut rows = Vec::new();
         let mut keys = Vec::new();
         for (row, changes) in &operation.rows {
-            let known = |change: &&Change| match change {
-                Change::Set { family, .. }
-                | Change::DeleteCells { family, .. }
-                | Change::DeleteFamily { family } => families.contains(family),
-                Change::DeleteRow => true,
+            let known = |change: &&Change| {
+                change.family().is_none_or(|family| families.iter().any(|known| known == family))
             };
             let changes: Vec<Change> = changes.iter().filter(known).cloned().collect();
             let mutations: Option<Vec<Mutation>> =
@@ -529,25 +496,4 @@ fn changes_nothing(kind: ErrorKind) -> bool {
             | ErrorKind::Unavailable
             | ErrorKind::WrongRange
     )
-}
-
-/// The change as the store takes it; `None` when its family is not in the schema.
-pub fn mutation(change: &Change, schema: &TableSchema) -> Option<Mutation> {
-    let id = |family: &str| schema.family(family).map(|family| family.id);
-    let at = |micros| Timestamp::from_micros(micros).expect("plans have no negative times");
-    Some(match change {
-        Change::Set { family, qualifier, timestamp, value } => Mutation::SetCell {
-            family: id(family)?,
-            qualifier: qualifier.clone(),
-            timestamp: Some(at(*timestamp)),
-            value: value.clone(),
-        },
-        Change::DeleteCells { family, qualifier, start, end } => Mutation::DeleteCells {
-            family: id(family)?,
-            qualifier: qualifier.clone(),
-            range: TimestampRange { start: at(*start), end: (*end != 0).then(|| at(*end)) },
-        },
-        Change::DeleteFamily { family } => Mutation::DeleteFamily { family: id(family)? },
-        Change::DeleteRow => Mutation::DeleteRow,
-    })
 }

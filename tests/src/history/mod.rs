@@ -16,6 +16,7 @@ pub mod coverage;
 pub mod life;
 pub mod machine;
 pub mod plan;
+pub mod table;
 
 use env::Env;
 use rand::rngs::StdRng;

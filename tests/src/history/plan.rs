@@ -8,7 +8,19 @@ use rand::{Rng, RngCore, SeedableRng};
 use crate::model::Change;
 
 /// The families that a table is created with.
-pub const FAMILIES: [&str; 2] = ["f", "g"];
+pub const FAMILIES: [&str; 5] = ["f", "g", VERSIONS_FAMILY, AGED_FAMILY, SUM_FAMILY];
+/// The family of which only the newest cells of a column must stay.
+pub const VERSIONS_FAMILY: &str = "v";
+/// How many.
+pub const VERSIONS_MAX: usize = 2;
+/// The family of which only young cells must stay.
+pub const AGED_FAMILY: &str = "o";
+/// How young: less than a life takes.
+pub const AGE_MAX_MICROS: i64 = 50_000;
+/// The family whose cells are sums.
+pub const SUM_FAMILY: &str = "s";
+/// The time at which the clock of every life begins: 2020-01-01.
+const LIFE_START_MICROS: i64 = 1_577_836_800_000_000;
 /// The family that schema changes declare and drop.
 pub const EXTRA_FAMILY: &str = "x";
 /// Where tables are divided.
@@ -114,15 +126,50 @@ fn operation(random: &mut StdRng, writer: usize) -> Operation {
     for letter in ["a", "b", "c", "d", "e", "f"] {
         if random.random_bool(if rows.is_empty() { 0.4 } else { 0.25 }) {
             let key = Bytes::from(format!("{letter}-{writer}"));
-            let changes = (0..random.random_range(1..4)).map(|_| change(random)).collect();
+            let changes = (0..random.random_range(1..4)).map(|_| any_change(random)).collect();
             rows.push((key, changes));
         }
     }
     if rows.is_empty() {
-        rows.push((Bytes::from(format!("a-{writer}")), vec![change(random)]));
+        rows.push((Bytes::from(format!("a-{writer}")), vec![any_change(random)]));
     }
     let pause = [0, 0, 0, 1, 120][random.random_range(0..5)];
     Operation { table, rows, pause }
+}
+
+fn any_change(random: &mut StdRng) -> Change {
+    match random.random_range(0..10) {
+        0..2 => ruled_change(random, VERSIONS_FAMILY),
+        2..4 => ruled_change(random, AGED_FAMILY),
+        4 => ruled_change(random, SUM_FAMILY),
+        _ => change(random),
+    }
+}
+
+/// A change to a column of a family with a rule, or to a sum.
+fn ruled_change(random: &mut StdRng, family: &str) -> Change {
+    let timestamp = match family {
+        // Too old at once, at some time of a life, and never.
+        AGED_FAMILY => {
+            let after = [-1_000_000, 0, 20_000, 200_000, 1_000_000_000_000];
+            LIFE_START_MICROS + after[random.random_range(0..after.len())]
+        }
+        _ => random.random_range(1..5) * 1000,
+    };
+    let family = family.to_owned();
+    let qualifier = Bytes::from_static([&b""[..], b"p"][random.random_range(0..2)]);
+    match random.random_range(0..20) {
+        0 => Change::DeleteFamily { family },
+        1..=3 => {
+            let end = [0, timestamp + 1000][random.random_range(0..2)];
+            Change::DeleteCells { family, qualifier, start: timestamp, end }
+        }
+        _ if family == SUM_FAMILY => {
+            let operand = [1, -7, i64::MAX, random.random()][random.random_range(0..4)];
+            Change::Add { family, qualifier, timestamp, operand }
+        }
+        _ => Change::Set { family, qualifier, timestamp, value: value(random) },
+    }
 }
 
 /// A change to a random column; the extra family counts only where it is declared.

@@ -12,7 +12,7 @@ use env::Env;
 use storage::FileSystem;
 use storage::local::{LocalFileSystem, LocalOptions};
 use tepui_tests::cluster::{Cluster, ClusterOptions};
-use tepui_tests::history::life::mutation;
+use tepui_tests::history::table::mutation;
 use tepui_tests::model::Change;
 use tepui_tests::rows::{self, Rows};
 use tepui_tests::tree;
