@@ -238,6 +238,12 @@ impl Model {
         self.table(table).rows.entry(row.clone()).or_default()
     }
 
+    /// The rows of a table that begin with `prefix` and may be there.
+    pub fn rows_with(&self, table: &str, prefix: &[u8]) -> Vec<Bytes> {
+        let rows = self.tables.get(table).into_iter().flat_map(|table| table.rows.keys());
+        rows.filter(|row| row.starts_with(prefix)).cloned().collect()
+    }
+
     /// An operation on a row is issued; the one before it has ended.
     pub fn begin(&mut self, table: &str, row: &Bytes, changes: &[Change]) {
         let table = self.table(table);

@@ -29,6 +29,9 @@ const MUST: &[&str] = &[
     "big values acknowledged",
     "outcomes unknown at the crash",
     "schema changes",
+    "ranges divided",
+    "rows cut out",
+    "files swept",
 ];
 
 impl Coverage {

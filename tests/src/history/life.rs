@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use client::FamilyChange;
+use client::{AdminService, FamilyChange};
 use env::Env;
 use futures::FutureExt;
 use futures::future::{join, join_all};
@@ -121,6 +121,9 @@ impl World {
         coverage.add("operands folded by merges", events.count("operands_folded"));
         coverage.add("compactions", events.count("compaction_finished"));
         coverage.add("manifests committed", events.count("manifest_committed"));
+        coverage.add("ranges divided", events.count("range_split"));
+        coverage.add("rows cut out", events.count("rows_excised"));
+        coverage.add("files swept", events.count("file_swept"));
         coverage.add("log segments released", events.count("log_released"));
         match lived {
             Ok(()) => Ok(Ended::Whole),
@@ -144,6 +147,9 @@ impl World {
             if let Some(step) = &phase.schema {
                 self.change_schema(cluster, step).await?;
                 coverage.add("schema changes", 1);
+            }
+            if let Some((table, prefix)) = &phase.dropped {
+                self.drop_rows(cluster, table, prefix).await?;
             }
             scene.phase(phase).await?;
         }
@@ -216,6 +222,27 @@ impl World {
         Ok(())
     }
 
+    /// Each row is there whole or gone whole if the drop does not come to its end.
+    async fn drop_rows(
+        &mut self,
+        cluster: &Cluster,
+        table: &str,
+        prefix: &Bytes,
+    ) -> Result<(), Stop> {
+        if !self.model().has_table(table) {
+            return Ok(());
+        }
+        let rows = self.model().rows_with(table, prefix);
+        for row in &rows {
+            self.model().begin(table, row, &[Change::DeleteRow]);
+        }
+        cluster.admin.drop_rows(&table_name(table), &RowRange::prefix(prefix)).await?;
+        for row in &rows {
+            self.model().acknowledge(table, row);
+        }
+        Ok(())
+    }
+
     async fn change_schema(&mut self, cluster: &Cluster, step: &SchemaStep) -> Result<(), Stop> {
         self.pending = Some(step.clone());
         match step {
@@ -270,6 +297,7 @@ fn has_extra(schema: &TableSchema) -> bool {
 pub struct Scene {
     /// The way to its rows.
     pub router: Arc<client::Router>,
+    admin: Arc<dyn AdminService>,
     env: Env,
     model: Arc<Mutex<Model>>,
     /// What the watcher found.
@@ -294,6 +322,7 @@ impl Scene {
     pub fn new(cluster: &Cluster, env: Env, model: Arc<Mutex<Model>>) -> Scene {
         Scene {
             router: Arc::clone(&cluster.router),
+            admin: Arc::clone(&cluster.admin),
             env,
             model,
             watched: Arc::default(),
@@ -359,7 +388,8 @@ impl Scene {
             }
             Ok(())
         };
-        let (written, read) = join(writers, reader).await;
+        let ((written, split), read) = join(join(writers, self.split(phase)), reader).await;
+        let written = written.and(split);
         // What can be seen now must last, even if the disk has stopped.
         for round in 0..3 {
             if let Err(Stop::Violation(violation)) = self.look(round).await {
@@ -372,6 +402,17 @@ impl Scene {
             }
             (written, read) => written.and(read),
         }
+    }
+
+    /// Divides a range while writers write.
+    async fn split(&self, phase: &Phase) -> Result<(), Stop> {
+        let Some((table, row)) = &phase.split else {
+            return Ok(());
+        };
+        if lock(&self.model).has_table(table) {
+            self.admin.split_table(&table_name(table), vec![row.clone()]).await?;
+        }
+        Ok(())
     }
 
     /// One read of a part of a table, compared.

@@ -65,6 +65,10 @@ pub enum End {
 pub struct Phase {
     /// Comes first.
     pub schema: Option<SchemaStep>,
+    /// Rows that are dropped then: all of a table that begin with this.
+    pub dropped: Option<(String, Bytes)>,
+    /// Where a table is divided while the writers write.
+    pub split: Option<(String, Bytes)>,
     /// What each writer does.
     pub writers: Vec<Vec<Operation>>,
 }
@@ -95,10 +99,15 @@ pub const TABLES: [&str; 2] = ["alpha", "beta"];
 /// Draws a history.
 pub fn plan(seed: u64, size: Size) -> Vec<Life> {
     let mut random = StdRng::seed_from_u64(seed);
+    let mut of_ranges = StdRng::seed_from_u64(seed.rotate_left(23));
     let writers = random.random_range(2..=3);
     let lives = (0..size.lives).map(|number| {
         let phases = (0..size.phases)
-            .map(|phase| phase_of(&mut random, writers, size, number + phase > 0))
+            .map(|phase| {
+                let mut phase = phase_of(&mut random, writers, size, number + phase > 0);
+                plan_ranges(&mut of_ranges, &mut phase);
+                phase
+            })
             .collect();
         let end = [End::Close, End::Kill, End::PowerCut][random.random_range(0..3)];
         Life { phases, end }
@@ -117,7 +126,20 @@ fn phase_of(random: &mut StdRng, writers: usize, size: Size, may_change: bool) -
     let writers = (0..writers)
         .map(|writer| (0..size.operations).map(|_| operation(random, writer)).collect())
         .collect();
-    Phase { schema, writers }
+    Phase { schema, dropped: None, split: None, writers }
+}
+
+fn plan_ranges(random: &mut StdRng, phase: &mut Phase) {
+    let table = |random: &mut StdRng| TABLES[usize::from(random.random_bool(0.3))].to_owned();
+    let letter = |random: &mut StdRng| [b'a' + random.random_range(0..6)];
+    if random.random_bool(0.25) {
+        phase.dropped = Some((table(random), Bytes::copy_from_slice(&letter(random))));
+    }
+    if random.random_bool(0.4) {
+        let mut row = letter(random).to_vec();
+        row.extend_from_slice([&b""[..], b"-1", b"-"][random.random_range(0..3)]);
+        phase.split = Some((table(random), Bytes::from(row)));
+    }
 }
 
 fn operation(random: &mut StdRng, writer: usize) -> Operation {
