@@ -6,7 +6,8 @@
 //! 3. When the range has ended, the read stands at the range's end.
 //! 4. When a range fails in a way that may pass, the layout is looked up again and the read goes
 //!    on from where it stands. If part of a row was handed on already, the receiver is first told
-//!    to forget that part.
+//!    to forget that part. A bounded number of such failures without progress ends the read; the
+//!    end of a range is progress, with or without rows: each of many ranges may have moved.
 //!
 //! Invariants
 //! - Only one reply is held, and the one before (to know how it ended).
@@ -42,6 +43,7 @@ pub struct RoutedRead {
     running: Option<Running>,
     /// The last reply handed on.
     handed_on: Bytes,
+    /// In a row: a row or the end of a range is progress, and ends the count.
     failures: u32,
     row_keys: RowKeys,
 }
@@ -138,6 +140,7 @@ impl RoutedRead {
                 None => self.next = self.asked.len(),
             }
             self.running = None;
+            self.failures = 0;
             return Ok(None);
         };
         if let Some(left) = &mut self.rows_left {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::Env;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use types::{ErrorKind, Mutation, ReadSpec, RowMutations, TableName, TableSchema};
 
 use crate::routed_read::RoutedRead;
@@ -300,8 +300,10 @@ async fn sample_once(layout: &TableLayout) -> Result<Vec<KeySample>> {
         }
     };
     let asked = layout.ranges.iter().cloned().map(ask);
-    let sizes: Vec<(Bytes, u64)> =
-        stream::iter(asked).buffered(RANGES_IN_FLIGHT_MAX).try_collect().await?;
+    // Each range is asked, whatever the others answer: all that have moved have done so by then.
+    let answers: Vec<Result<(Bytes, u64)>> =
+        stream::iter(asked).buffered(RANGES_IN_FLIGHT_MAX).collect().await;
+    let sizes = answers.into_iter().collect::<Result<Vec<_>>>()?;
     let mut before = 0u64;
     let samples = sizes.into_iter().map(|(row, bytes)| {
         before = before.saturating_add(bytes);

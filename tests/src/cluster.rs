@@ -121,9 +121,12 @@ impl Cluster {
             observer: server.clone(),
             keeper: server.clone(),
         };
-        master.attach(attached).await?;
         let router = Arc::new(Router::new(master.clone(), env));
-        Ok(Cluster { router, admin: master.clone(), server, coordinator, master, session })
+        let admin = master.clone();
+        // Whole before the server is attached: what fails from here on is taken apart by `drop`.
+        let cluster = Cluster { router, admin, server, coordinator, master, session };
+        cluster.master.attach(attached).await?;
+        Ok(cluster)
     }
 
     /// Stops cleanly: everything is in SSTables, no log is left to replay.

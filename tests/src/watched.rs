@@ -31,6 +31,12 @@ impl WatchedFileSystem {
         let mut place = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
         *place = Some(Box::new(watcher));
     }
+
+    /// Lets the watcher go, with all that it holds: it may hold whoever holds these files.
+    pub fn unwatch(&self) {
+        let mut place = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = None;
+    }
 }
 
 struct WatchedLog {

@@ -10,6 +10,8 @@ mod flips;
 mod fuzzers;
 #[path = "suite/house_rules.rs"]
 mod house_rules;
+#[path = "suite/layouts.rs"]
+mod layouts;
 #[path = "suite/metamorphic.rs"]
 mod metamorphic;
 #[path = "suite/old_formats.rs"]

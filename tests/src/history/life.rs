@@ -112,6 +112,7 @@ impl World {
                 scene.watch(&files);
                 let lived = self.live_with(&scene, &cluster, life, coverage).await;
                 scene.count(&cluster, coverage);
+                files.unwatch();
                 scene.watched().map_err(Stop::Violation).and(lived)
             }
         };
