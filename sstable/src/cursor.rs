@@ -6,7 +6,7 @@
 //! ```text
 //! seek / next / prev_row ──► Cell | End
 //!            │
-//!            └► NeedBlock(h) ── table.load(h).await ── supply(h, block) ── resume() ──► …
+//!            └► NeedBlock(h) ── load(h).await ── resume() ──► …
 //! ```
 //!
 //! Each movement is a small machine whose states ([`Plan`]) can be run again from their beginning:
@@ -21,6 +21,8 @@ use crate::block::{Block, BlockCursor, Bound};
 use crate::error::{Malformed, Result};
 use crate::frame::{BlockHandle, BlockKind};
 use crate::index;
+use crate::raw::RawBlock;
+use crate::read_ahead::ReadAhead;
 use crate::table::Table;
 use crate::value::{StoredValue, ValueRef};
 
@@ -91,6 +93,7 @@ pub struct TableCursor {
     plan: Plan,
     on_cell: bool,
     stored: StoredValue,
+    read_ahead: ReadAhead,
 }
 
 impl TableCursor {
@@ -107,6 +110,7 @@ impl TableCursor {
             plan: Plan::Rest,
             on_cell: false,
             stored: StoredValue::default(),
+            read_ahead: ReadAhead::default(),
         }
     }
 
@@ -161,9 +165,21 @@ impl TableCursor {
         self.run()
     }
 
-    /// Hands over the block that [`Step::NeedBlock`] asked for.
-    pub fn supply(&mut self, handle: BlockHandle, block: Block) {
+    /// Loads the block that [`Step::NeedBlock`] asked for; then the movement is resumed. Dropping
+    /// the call half-way changes nothing.
+    ///
+    /// A cursor that does not fill the cache reads ahead when it is asked for blocks in order.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Storage`; then the cursor must be sought anew.
+    pub async fn load(&mut self, handle: BlockHandle) -> Result<()> {
+        let block = if self.fill_cache || handle.kind != BlockKind::Data {
+            self.table.load(handle, self.fill_cache).await?
+        } else {
+            self.table.load_in_order(handle, &mut self.read_ahead).await?
+        };
         self.supplied = Some((handle, block));
+        Ok(())
     }
 
     /// Goes on with the movement that needed a block.
@@ -180,8 +196,7 @@ impl TableCursor {
     /// # Errors
     /// `Corrupt`, `Storage`; then the cursor must be sought anew.
     pub async fn load_and_resume(&mut self, handle: BlockHandle) -> Result<Step> {
-        let block = self.table.load(handle, self.fill_cache).await?;
-        self.supply(handle, block);
+        self.load(handle).await?;
         self.resume()
     }
 
@@ -214,14 +229,17 @@ impl TableCursor {
         Ok(self.on_cell.then_some((handle, largest)))
     }
 
+    /// Reads and checks a data block as it is stored: to be taken over by another table.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Storage`.
+    pub async fn load_raw(&mut self, handle: BlockHandle) -> Result<RawBlock> {
+        self.table.load_raw(handle, &mut self.read_ahead).await
+    }
+
     /// The table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
-    }
-
-    /// Do the blocks it loads stay in the block cache?
-    pub fn fill_cache(&self) -> bool {
-        self.fill_cache
     }
 
     /// Runs the plan to its end or to a block that is missing.

@@ -14,6 +14,7 @@ pub mod inspect;
 mod options;
 mod properties;
 mod raw;
+mod read_ahead;
 mod sizes;
 mod table;
 mod value;

@@ -15,6 +15,7 @@ use crate::frame::{self, BlockHandle, BlockKind, Salt};
 use crate::index;
 use crate::properties::{self, Properties};
 use crate::raw::RawBlock;
+use crate::read_ahead::ReadAhead;
 use crate::value::StoredValue;
 
 /// The end of a file that is read at once at open: most tables' index and filters are in it.
@@ -196,27 +197,51 @@ impl Table {
     /// # Errors
     /// `Corrupt`, `Storage`.
     pub async fn load(&self, handle: BlockHandle, fill_cache: bool) -> Result<Block> {
-        if handle.len > STORED_BLOCK_BYTES_MAX {
-            return Err(self.corrupt(handle.offset, Malformed("a block of impossible length")));
-        }
-        let stored = read_at(&*self.blob, self.file, handle.offset, handle.stored_bytes()).await?;
-        let block = frame::open(self.salt, handle, &stored).and_then(Block::parse);
-        let block = block.map_err(|malformed| self.corrupt(handle.offset, malformed))?;
+        self.check_len(handle)?;
+        let stored = self.read_at(handle.offset, handle.stored_bytes()).await?;
+        let block = self.open_block(handle, &stored)?;
         if let (true, Some(cache)) = (fill_cache, &self.cache) {
             cache.insert(self.file, handle.offset, block.clone());
         }
         Ok(block)
     }
 
-    /// Reads and checks a data block as it is stored: to be taken over by another table.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Storage`.
-    pub async fn load_raw(&self, handle: BlockHandle) -> Result<RawBlock> {
+    /// The same for a reader that goes through the blocks in their order. Nothing is cached.
+    pub(crate) async fn load_in_order(
+        &self,
+        handle: BlockHandle,
+        read_ahead: &mut ReadAhead,
+    ) -> Result<Block> {
+        self.check_len(handle)?;
+        let stored = read_ahead.read(self, handle).await?;
+        self.open_block(handle, &stored)
+    }
+
+    fn check_len(&self, handle: BlockHandle) -> Result<()> {
         if handle.len > STORED_BLOCK_BYTES_MAX {
             return Err(self.corrupt(handle.offset, Malformed("a block of impossible length")));
         }
-        let stored = read_at(&*self.blob, self.file, handle.offset, handle.stored_bytes()).await?;
+        Ok(())
+    }
+
+    fn open_block(&self, handle: BlockHandle, stored: &Bytes) -> Result<Block> {
+        let block = frame::open(self.salt, handle, stored).and_then(Block::parse);
+        block.map_err(|malformed| self.corrupt(handle.offset, malformed))
+    }
+
+    /// Exactly `len` bytes from `offset`.
+    pub(crate) async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
+        read_at(&*self.blob, self.file, offset, len).await
+    }
+
+    /// Reads and checks a data block as it is stored.
+    pub(crate) async fn load_raw(
+        &self,
+        handle: BlockHandle,
+        read_ahead: &mut ReadAhead,
+    ) -> Result<RawBlock> {
+        self.check_len(handle)?;
+        let stored = read_ahead.read(self, handle).await?;
         let payload = frame::check(self.salt, handle, &stored);
         let payload = payload.map_err(|malformed| self.corrupt(handle.offset, malformed))?;
         let plain = payload.plain(handle.kind);
@@ -234,7 +259,7 @@ impl Table {
             return Err(self.corrupt(value.offset(), Malformed("a value outside its table")));
         }
         let (offset, len) = value.piece(piece);
-        let content = read_at(&*self.blob, self.file, offset, len).await?;
+        let content = self.read_at(offset, len).await?;
         if xxh3_64(&content) != value.checksums()[piece] {
             return Err(self.corrupt(offset, Malformed("a stored value's checksum is wrong")));
         }

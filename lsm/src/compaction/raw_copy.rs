@@ -38,7 +38,7 @@ pub(super) async fn take_block(
     let Some(block) = cursor.lone_block()? else {
         return Ok(Outcome::Open);
     };
-    let raw = block.table.load_raw(block.handle).await?;
+    let raw = cursor.load_raw(&block).await?;
     if !output.takes(&raw) {
         return Ok(Outcome::Open);
     }

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use sstable::{BlockHandle, Step, Table, ValueRef};
+use sstable::{BlockHandle, RawBlock, Step, Table, ValueRef};
 use types::{SeqNo, key};
 
 use super::Source;
@@ -45,8 +45,8 @@ impl PendingBlock {
 
 /// A block of which all entries come next, one after the other.
 pub(crate) struct LoneBlock {
-    pub(crate) table: Arc<Table>,
-    pub(crate) handle: BlockHandle,
+    source: usize,
+    handle: BlockHandle,
     /// The key of its last entry.
     pub(crate) largest: Vec<u8>,
 }
@@ -212,10 +212,7 @@ impl MergeCursor {
     /// # Errors
     /// A failed read, or damage found in the block.
     pub async fn load(&mut self, pending: &PendingBlock) -> Result<()> {
-        let source = &mut self.sources[pending.source];
-        let table = source.in_table().expect("only tables need blocks");
-        let block = table.load(pending.handle, source.fill_cache()).await?;
-        source.supply(pending.handle, block);
+        self.sources[pending.source].load(pending.handle).await?;
         if let Some(counters) = &self.counters {
             counters.blocks_loaded.add(1);
             counters.block_bytes_loaded.add(pending.stored_bytes());
@@ -250,14 +247,18 @@ impl MergeCursor {
     /// # Errors
     /// Damage found in the block.
     pub(crate) fn lone_block(&self) -> Result<Option<LoneBlock>> {
-        let root = self.root();
-        let (Some(table), Some((handle, largest))) = (root.in_table(), root.begun_block()?) else {
+        let Some((handle, largest)) = self.root().begun_block()? else {
             return Ok(None);
         };
         // The second smallest key lies directly below the smallest.
         let mut others = (1..self.heap.len().min(3)).map(|at| self.sources[self.heap[at]].key());
         let is_alone = others.all(|other| other > largest.as_slice());
-        Ok(is_alone.then(|| LoneBlock { table: Arc::clone(table), handle, largest }))
+        Ok(is_alone.then(|| LoneBlock { source: self.heap[0], handle, largest }))
+    }
+
+    /// A lone block as it is stored.
+    pub(crate) async fn load_raw(&mut self, block: &LoneBlock) -> Result<RawBlock> {
+        self.sources[block.source].load_raw(block.handle).await
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use sstable::{Block, BlockHandle, Step, Table, TableCursor, ValueRef};
+use sstable::{BlockHandle, RawBlock, Step, Table, TableCursor, ValueRef};
 use types::{RowRange, SeqNo, key};
 
 use crate::Result;
@@ -103,10 +103,19 @@ impl Source {
         }
     }
 
-    pub(super) fn supply(&mut self, handle: BlockHandle, block: Block) {
+    /// Loads the block that it waits for.
+    pub(super) async fn load(&mut self, handle: BlockHandle) -> Result<()> {
         match &mut self.0 {
             Kind::Memtable(_) => unreachable!("memtables need no blocks"),
-            Kind::Table(table) => table.cursor.supply(handle, block),
+            Kind::Table(table) => Ok(table.cursor.load(handle).await?),
+        }
+    }
+
+    /// Reads a block of it as it is stored.
+    pub(super) async fn load_raw(&mut self, handle: BlockHandle) -> Result<RawBlock> {
+        match &mut self.0 {
+            Kind::Memtable(_) => unreachable!("memtables have no blocks"),
+            Kind::Table(table) => Ok(table.cursor.load_raw(handle).await?),
         }
     }
 
@@ -155,13 +164,6 @@ impl Source {
         let begun = table.cursor.begun_block()?;
         let is_inside = |largest: &Vec<u8>| table.high.as_ref().is_none_or(|high| largest < high);
         Ok(begun.filter(|(_, largest)| is_inside(largest)))
-    }
-
-    pub(super) fn fill_cache(&self) -> bool {
-        match &self.0 {
-            Kind::Memtable(_) => false,
-            Kind::Table(table) => table.cursor.fill_cache(),
-        }
     }
 
     /// No cell in it has a larger number; for an active memtable, none that a view pinned before

@@ -6,5 +6,6 @@ mod damage;
 mod files;
 mod fixtures;
 mod raw_blocks;
+mod read_ahead;
 mod round_trip;
 mod samples;

@@ -25,7 +25,7 @@ async fn copy(
         let block = cursor.begun_block().unwrap();
         let block = block.filter(|_| writer.is_between_blocks() && random.random_bool(0.7));
         if let Some((handle, largest)) = block {
-            let raw = table.load_raw(handle).await.unwrap();
+            let raw = cursor.load_raw(handle).await.unwrap();
             if options.takes(&raw) {
                 writer.add_raw(&raw).await.unwrap();
                 taken += 1;
@@ -80,7 +80,7 @@ async fn a_block_that_does_not_follow_is_refused() {
     let mut cursor = table.cursor(false);
     seek(&mut cursor, &[]).await.unwrap();
     let (handle, _) = cursor.begun_block().unwrap().unwrap();
-    let raw = table.load_raw(handle).await.unwrap();
+    let raw = cursor.load_raw(handle).await.unwrap();
     let (mut writer, _) = writer(options);
     writer.add(&cell(&[9], 1, b"q", 1, 1), b"v").await.unwrap();
     let refused = writer.add_raw(&raw).await.unwrap_err();
@@ -97,7 +97,7 @@ async fn a_block_of_another_codec_or_size_is_not_taken() {
     let mut cursor = table.cursor(false);
     seek(&mut cursor, &[]).await.unwrap();
     let (handle, _) = cursor.begun_block().unwrap().unwrap();
-    let raw = table.load_raw(handle).await.unwrap();
+    let raw = cursor.load_raw(handle).await.unwrap();
     assert!(options.takes(&raw));
     let plain = WriterOptions { compression: Compression::None, ..options };
     assert!(!plain.takes(&raw), "it is compressed");
