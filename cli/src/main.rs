@@ -6,6 +6,7 @@ mod dev;
 mod files;
 mod group;
 mod inspect;
+mod limits;
 mod node;
 mod outcome;
 mod range;

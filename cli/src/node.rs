@@ -79,7 +79,9 @@ impl Node {
     /// # Errors
     /// A folder that is in use, read-only, of a newer format or foreign; damage found; a full disk.
     pub(crate) async fn start(env: Env, options: NodeOptions) -> Result<Node> {
-        let opened = LocalFileSystem::open(&options.folder, env.clone(), LocalOptions::default());
+        let open_files_max = crate::limits::open_data_files();
+        let local = LocalOptions { open_files_max, ..LocalOptions::default() };
+        let opened = LocalFileSystem::open(&options.folder, env.clone(), local);
         let files = opened.map_err(|error| failed(error.kind(), &error))?;
         let files: Arc<dyn FileSystem> = Arc::new(files);
         tracing::debug!(target: "events", "recovery_started");

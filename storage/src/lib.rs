@@ -74,6 +74,7 @@ pub trait FileSystem: Send + Sync + 'static {
     async fn list(&self, folder: &Path, after: &str) -> Result<Vec<Entry>>;
 
     /// Removes a blob or log (a log's space may be kept for recycling). Absent is not an error.
+    /// Reads through a reader of it that is still open either go on or fail with `NotFound`.
     /// The removal itself need not be durable: after a crash the file may be back.
     async fn remove(&self, path: &Path) -> Result<()>;
 
@@ -125,7 +126,7 @@ pub trait BlobReader: Send + Sync {
     /// Exactly `len` bytes from `offset`.
     ///
     /// # Errors
-    /// `Corrupt` when the file ends before.
+    /// `Corrupt` when the file ends before; perhaps `NotFound` when it was removed.
     async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes>;
 }
 

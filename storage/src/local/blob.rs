@@ -9,6 +9,7 @@ use bytes::Bytes;
 use env::Env;
 use types::ErrorKind;
 
+use super::handles::Handle;
 use super::{Shared, disk};
 use crate::{BlobReader, BlobWriter, Error, Operation, Path, Result};
 
@@ -76,34 +77,33 @@ pub(super) fn put_if_absent(shared: &Arc<Shared>, path: &Path, content: &[u8]) -
     writer.commit(operation)
 }
 
-/// An open file.
+/// A file that can be read; see `handles.rs` for when it is open.
 pub(super) struct Reader {
     env: Env,
     path: Path,
-    file: File,
-    len: u64,
+    handle: Arc<Handle>,
 }
 
 impl Reader {
     pub(super) fn open(shared: &Shared, path: &Path) -> Result<Reader> {
-        let failed = |error: std::io::Error| Error::from_io(Operation::Open, path, &error);
-        let file = disk::open_for_reads(&shared.resolve(path)).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
-        Ok(Reader { env: shared.env.clone(), path: path.clone(), file, len })
+        let handle = shared.handles.open(shared.resolve(path));
+        let handle = handle.map_err(|error| Error::from_io(Operation::Open, path, &error))?;
+        Ok(Reader { env: shared.env.clone(), path: path.clone(), handle })
     }
 }
 
 #[async_trait]
 impl BlobReader for Reader {
     fn len(&self) -> u64 {
-        self.len
+        self.handle.len()
     }
 
     async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
-        check_bounds(&self.path, self.len, offset, len)?;
+        check_bounds(&self.path, self.len(), offset, len)?;
         let mut content = vec![0; len];
+        let read = |file: &File| file.read_exact_at(&mut content, offset);
         self.env
-            .blocking(|| self.file.read_exact_at(&mut content, offset))
+            .blocking(|| self.handle.with(read))
             .map_err(|error| Error::from_io(Operation::Read, &self.path, &error))?;
         Ok(Bytes::from(content))
     }

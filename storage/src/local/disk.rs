@@ -7,7 +7,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::{CWD, FallocateFlags, FlockOperation, RenameFlags};
@@ -18,12 +18,22 @@ use crate::Entry;
 /// Zeros are written in pieces of this many bytes.
 const ZEROS_BYTES: usize = 1 << 20;
 
-pub(super) fn open_for_reads(path: &Path) -> io::Result<File> {
+/// What tells a file from all others as long as it exists, and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+    pub(super) len: u64,
+}
+
+pub(super) fn open_for_reads(path: &Path) -> io::Result<(File, Identity)> {
     let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "it is a folder"));
     }
-    Ok(file)
+    let identity = Identity { device: metadata.dev(), inode: metadata.ino(), len: metadata.len() };
+    Ok((file, identity))
 }
 
 pub(super) fn open_for_writes(path: &Path) -> io::Result<File> {

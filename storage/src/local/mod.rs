@@ -2,6 +2,7 @@
 
 mod blob;
 mod disk;
+mod handles;
 mod log;
 mod open;
 
@@ -20,6 +21,7 @@ use crate::{
 };
 
 pub(crate) use blob::check_bounds;
+use handles::Handles;
 pub use open::parse_version;
 
 /// The newest format of the data folder that this program reads, and the one it writes.
@@ -46,11 +48,14 @@ pub struct LocalOptions {
     /// A new log that reserves more bytes than this is filled with zeros, so that later syncs of
     /// it change no metadata; for a smaller one its creation should be quick.
     pub unzeroed_log_bytes_max: u64,
+    /// Files that readers have open at the same time, about; others are opened again when they are
+    /// read.
+    pub open_files_max: usize,
 }
 
 impl Default for LocalOptions {
     fn default() -> LocalOptions {
-        LocalOptions { recycled_logs_max: 4, unzeroed_log_bytes_max: 1 << 20 }
+        LocalOptions { recycled_logs_max: 4, unzeroed_log_bytes_max: 1 << 20, open_files_max: 500 }
     }
 }
 
@@ -71,6 +76,8 @@ struct Shared {
     durable_folders: Mutex<BTreeSet<Path>>,
     /// Files in `recycled`, by length and name.
     pool: Mutex<BTreeSet<(u64, String)>>,
+    /// The files that readers have open.
+    handles: Arc<Handles>,
     /// Logs that can be appended to.
     open_logs: Mutex<BTreeMap<Path, log::Fence>>,
     /// Dropped last: closing it ends the lock.
@@ -99,6 +106,11 @@ impl LocalFileSystem {
         self.shared.lock_pool().len()
     }
 
+    /// How many files readers have open.
+    pub fn open_files(&self) -> usize {
+        self.shared.handles.count()
+    }
+
     /// Runs a section that blocks, in one of the environment's places for that.
     async fn blocking<T>(&self, section: impl FnOnce(&Arc<Shared>) -> T) -> T {
         self.shared.env.blocking_permit().await.run(|| section(&self.shared))
@@ -120,6 +132,7 @@ impl Shared {
             folder_id,
             durable_folders: Mutex::new(BTreeSet::from([Path::root()])),
             pool: Mutex::default(),
+            handles: Handles::new(options.open_files_max),
             open_logs: Mutex::default(),
             _lock: lock,
         }

@@ -2,11 +2,12 @@
 #![expect(clippy::disallowed_methods, reason = "the tests look at the folder from outside")]
 
 use std::path::Path as DiskPath;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use env::Env;
 use tepui_storage::local::{FORMAT, LocalFileSystem, LocalOptions};
-use tepui_storage::{FileSystem, Operation, Result};
+use tepui_storage::{BlobReader, FileSystem, Operation, Result};
 use types::ErrorKind;
 
 use crate::{new_log, path, run};
@@ -365,4 +366,92 @@ fn many_tasks_share_a_disk_in_the_real_world() {
         assert_eq!(won, 20);
         assert_eq!(files.list(&path("d1"), "").await.unwrap().len(), 10);
     });
+}
+
+/// A file system with files `t/0` and up, each with a reader, of which `most` may be open.
+fn with_readers(
+    root: &DiskPath,
+    count: usize,
+    most: usize,
+) -> (LocalFileSystem, Vec<Arc<dyn BlobReader>>) {
+    let options = LocalOptions { open_files_max: most, ..LocalOptions::default() };
+    let files = LocalFileSystem::open(root, Env::simulated(7), options).unwrap();
+    let readers = run(async {
+        let mut readers = Vec::new();
+        for number in 0..count {
+            let at = path(&format!("t/{number}"));
+            let content = Bytes::from(format!("content {number:04}"));
+            files.put_if_absent(&at, content).await.unwrap();
+            readers.push(files.open(&at).await.unwrap());
+        }
+        readers
+    });
+    (files, readers)
+}
+
+async fn content(reader: &dyn BlobReader) -> Result<Bytes> {
+    reader.read_at(0, usize::try_from(reader.len()).unwrap()).await
+}
+
+#[test]
+fn many_readers_share_few_open_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, readers) = with_readers(folder.path(), 50, 8);
+    assert_eq!(files.open_files(), 8);
+    for round in 0..200 {
+        let number = round * 7 % 50;
+        let read = run(content(&*readers[number])).unwrap();
+        assert_eq!(read, format!("content {number:04}"));
+        assert!(files.open_files() <= 8, "{} files are open", files.open_files());
+    }
+    drop(readers);
+    assert_eq!(files.open_files(), 0);
+}
+
+#[test]
+fn a_file_that_is_read_all_the_time_stays_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_files, readers) = with_readers(folder.path(), 50, 8);
+    run(content(&*readers[0])).unwrap();
+    // If it is ever opened again, that is found out.
+    std::fs::remove_file(folder.path().join("t/0")).unwrap();
+    for round in 1..500 {
+        run(content(&*readers[1 + round % 49])).unwrap();
+        assert_eq!(run(content(&*readers[0])).unwrap(), "content 0000");
+    }
+}
+
+#[test]
+fn a_closed_file_whose_place_another_has_taken_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_files, readers) = with_readers(folder.path(), 20, 2);
+    let place = folder.path().join("t/3");
+    std::fs::write(folder.path().join("t/other"), "CONTENT 0003").unwrap();
+    std::fs::rename(folder.path().join("t/other"), &place).unwrap();
+    let refused = run(content(&*readers[3])).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
+    std::fs::remove_file(&place).unwrap();
+    let refused = run(content(&*readers[3])).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound, "{refused}");
+}
+
+#[test]
+fn readers_of_many_threads_share_few_open_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (files, readers) = with_readers(folder.path(), 24, 3);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let readers = &readers;
+            scope.spawn(move || {
+                for round in 0..500 {
+                    let number = (round * 5 + thread * 7) % 24;
+                    let read = run(content(&*readers[number])).unwrap();
+                    assert_eq!(read, format!("content {number:04}"));
+                }
+            });
+        }
+    });
+    assert!(files.open_files() <= 3 + 4, "{} files are open", files.open_files());
+    drop(readers);
+    assert_eq!(files.open_files(), 0);
 }
