@@ -97,7 +97,7 @@ impl Options {
         self.memory_budget / 2
     }
 
-    /// What the block cache may take, bytes.
+    /// What the block cache may take, with the indices and filters of open tables, bytes.
     pub fn cache_share(&self) -> u64 {
         (self.memory_budget / 8 * 3).min(self.cache_bytes_max)
     }

@@ -12,12 +12,16 @@ const ENTRY_BYTES: u64 = 96;
 /// For sizing the cache's table; more or fewer entries only cost speed.
 const EXPECTED_BLOCK_BYTES: u64 = 4 << 10;
 const STRIPES: usize = 16;
+/// One part of so many is left to blocks that are not pinned.
+const OTHERS_SHARE_MIN: u64 = 8;
 
 /// Plain data blocks and index partitions of all tables, bounded by bytes; what is read again
 /// stays, what was read once goes first.
 ///
 /// Up to half of it may be pinned: blocks of tables that are kept in memory stay as long as their
-/// table is open, and what is left serves all others.
+/// table is open. What every open table must hold (top index, filters, properties) is taken from
+/// the same bytes, and what is left serves all other blocks: an eighth at least, whatever the
+/// tables hold.
 pub struct BlockCache {
     blocks: Cache<(FileId, u64), Block, BlockWeight>,
     counts: [Stripe; STRIPES],
@@ -32,6 +36,8 @@ pub struct Pins {
     pub bytes: u64,
     /// Tables that were to be kept in memory and did not fit whole, since the cache was made.
     pub too_large: u64,
+    /// Bytes that open tables hold besides blocks.
+    pub tables: u64,
 }
 
 /// Look-ups of a [`BlockCache`] since it was made.
@@ -72,9 +78,10 @@ impl BlockCache {
         }
     }
 
-    /// Bytes held now, pinned ones and entries' own cost included.
+    /// Bytes held now, those of pinned blocks and of open tables and entries' own cost included.
     pub fn used_bytes(&self) -> u64 {
-        self.blocks.weight() + self.pins().bytes
+        let pins = self.pins();
+        self.blocks.weight() + pins.bytes + pins.tables
     }
 
     /// What is pinned now.
@@ -158,10 +165,32 @@ impl Drop for PinnedBlocks {
 }
 
 impl BlockCache {
-    /// Fits what is not pinned into what the pinned blocks leave.
+    /// Fits what is not pinned into what the pinned blocks and the open tables leave.
     fn make_room(&self) {
         // Under the lock: the last to come sets the capacity that holds.
         let pins = self.pinned();
-        self.blocks.set_capacity(self.bytes - pins.bytes);
+        let left = (self.bytes - pins.bytes).saturating_sub(pins.tables);
+        self.blocks.set_capacity(left.max(self.bytes / OTHERS_SHARE_MIN));
+    }
+}
+
+/// What an open table holds, taken from the cache's bytes until it is dropped.
+pub(crate) struct Resident {
+    cache: Arc<BlockCache>,
+    bytes: u64,
+}
+
+impl Resident {
+    pub(crate) fn new(cache: &Arc<BlockCache>, bytes: u64) -> Resident {
+        cache.pinned().tables += bytes;
+        cache.make_room();
+        Resident { cache: Arc::clone(cache), bytes }
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.cache.pinned().tables -= self.bytes;
+        self.cache.make_room();
     }
 }

@@ -6,7 +6,7 @@ use types::{FileId, key};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::block::{Block, BlockCursor};
-use crate::cache::{BlockCache, PinnedBlocks};
+use crate::cache::{BlockCache, PinnedBlocks, Resident};
 use crate::cursor::TableCursor;
 use crate::error::{Error, Malformed, Result};
 use crate::filter::{Domain, Filter};
@@ -35,6 +35,8 @@ pub struct Table {
     properties: Properties,
     cache: Option<Arc<BlockCache>>,
     pinned: OnceLock<PinnedBlocks>,
+    /// Its drop gives the bytes back.
+    resident: Option<Resident>,
 }
 
 /// The end of a file, already read, in front of the file.
@@ -124,11 +126,10 @@ impl Table {
             .map_err(|malformed| malformed.at(file, footer.properties.offset))?;
         let row_filter = read_filter(&tail, footer.row_filter).await?;
         let column_filter = read_filter(&tail, footer.column_filter).await?;
-        let salt = Salt::of(file);
-        Ok(Arc::new(Table {
+        let mut table = Table {
             blob,
             file,
-            salt,
+            salt: Salt::of(file),
             footer,
             top_index,
             row_filter,
@@ -136,7 +137,11 @@ impl Table {
             properties,
             cache,
             pinned: OnceLock::new(),
-        }))
+            resident: None,
+        };
+        let bytes = table.memory_bytes() as u64;
+        table.resident = table.cache.as_ref().map(|cache| Resident::new(cache, bytes));
+        Ok(Arc::new(table))
     }
 
     /// The file.

@@ -229,19 +229,58 @@ async fn cached_blocks_are_found_without_waiting_and_a_scan_leaves_no_trace() {
     let cache = Arc::new(BlockCache::new(8 << 20));
     let table = open(content, Some(Arc::clone(&cache))).await.unwrap();
     scan(&table).await.unwrap();
-    assert_eq!(cache.used_bytes(), 0, "a scan without fill_cache");
+    let tables = cache.pins().tables;
+    assert_eq!(cache.used_bytes(), tables, "a scan without fill_cache");
 
     let mut cursor = table.cursor(true);
     let key = cells.keys().nth(2_500).unwrap();
     assert!(matches!(cursor.seek(key).unwrap(), Step::NeedBlock(_)));
     let step = cursor.seek(key).unwrap();
     assert!(settle(&mut cursor, step).await.unwrap());
-    assert!(cache.used_bytes() > 0);
+    assert!(cache.used_bytes() > tables);
     let mut second = table.cursor(true);
     assert_eq!(second.seek(key).unwrap(), Step::Cell, "no wait for what is cached");
     assert_eq!(second.key(), key);
     assert!(cache.counts().hits >= 2, "{:?}", cache.counts());
     assert_eq!(second.seek(&[0xff]).unwrap(), Step::End, "past the end needs no block");
+}
+
+#[tokio::test]
+async fn what_open_tables_hold_is_taken_from_the_cache_and_given_back() {
+    let row = |row: u32| (cell(&row.to_be_bytes(), 1, b"q", 1, 1), vec![7; 50]);
+    let cells: Cells = (0..20_000).map(row).collect();
+    let (_, content) = write(&cells, WriterOptions::default()).await;
+    let bytes = 400 << 10;
+    let cache = Arc::new(BlockCache::new(bytes));
+    let read_all = async |table: &Arc<Table>| {
+        let mut cursor = table.cursor(true);
+        let mut found = seek(&mut cursor, &[]).await.unwrap();
+        while found {
+            found = next(&mut cursor).await.unwrap();
+        }
+    };
+    let table = open(content.clone(), Some(Arc::clone(&cache))).await.unwrap();
+    let one = cache.pins().tables;
+    assert_eq!(one, table.memory_bytes() as u64);
+    assert!(one > 20_000 * 10 / 8, "the row filter alone has more than {one} bytes");
+    read_all(&table).await;
+    assert!(cache.used_bytes() > bytes - (20 << 10), "the cache is full");
+    let mut others = Vec::new();
+    for count in 2..=5 {
+        others.push(open(content.clone(), Some(Arc::clone(&cache))).await.unwrap());
+        assert_eq!(cache.pins().tables, count * one);
+        assert!(cache.used_bytes() <= bytes, "blocks made room for a table");
+    }
+    for _ in 6..40 {
+        others.push(open(content.clone(), Some(Arc::clone(&cache))).await.unwrap());
+    }
+    read_all(&table).await;
+    let blocks = cache.used_bytes() - cache.pins().tables;
+    assert!((1..=bytes / 8).contains(&blocks), "{blocks} bytes of blocks beside too many tables");
+    drop(others);
+    assert_eq!(cache.pins().tables, one);
+    read_all(&table).await;
+    assert!(cache.used_bytes() > bytes - (20 << 10), "the room came back");
 }
 
 #[tokio::test]
