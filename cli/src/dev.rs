@@ -8,6 +8,7 @@ use clap::Args;
 use client::{Error, Result};
 use env::Env;
 use rangeserver::Options;
+use sstable::CacheForm;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use types::ErrorKind;
@@ -46,6 +47,9 @@ pub(crate) struct DevArgs {
     /// has to read.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     log_size: u64,
+    /// Keep cached blocks compressed: more of them fit, and each use decompresses one.
+    #[arg(long)]
+    cache_compressed: bool,
     /// Size past which a range is divided into two; 0 for never.
     #[arg(long, value_name = "SIZE", default_value = "8G", value_parser = size::parse)]
     range_size: u64,
@@ -60,6 +64,9 @@ impl DevArgs {
         options.log.first_segment_bytes = first.min(self.log_segment_size);
         options.log_bytes_max = self.log_size;
         options.range_bytes_max = self.range_size;
+        if self.cache_compressed {
+            options.cache_form = CacheForm::Compressed;
+        }
         options
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use client::Assignments;
 use env::Env;
 use lsm::{EventListener, StoreOptions};
+use sstable::CacheForm;
 use storage::FileSystem;
 use types::SessionId;
 use wal::LogOptions;
@@ -26,6 +27,8 @@ pub struct Options {
     pub memory_budget: u64,
     /// The block cache takes at most this of the budget, bytes; 0: there is none.
     pub cache_bytes_max: u64,
+    /// How the block cache keeps blocks.
+    pub cache_form: CacheForm,
     /// The settings of each range's storage. A memtable is at most a quarter of the memtables'
     /// share of the budget, whatever stands here.
     pub store: StoreOptions,
@@ -55,6 +58,7 @@ impl Default for Options {
         Options {
             memory_budget: 512 << 20,
             cache_bytes_max: u64::MAX,
+            cache_form: CacheForm::default(),
             store: StoreOptions::default(),
             log: LogOptions::default(),
             log_bytes_max: 1 << 30,

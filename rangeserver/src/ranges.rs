@@ -53,7 +53,8 @@ struct Place {
 
 impl Ranges {
     pub(crate) fn new(config: Config, budget: Arc<Budget>) -> Ranges {
-        let cache = Arc::new(BlockCache::new(config.options.cache_share()));
+        let options = &config.options;
+        let cache = Arc::new(BlockCache::with_form(options.cache_share(), options.cache_form));
         let file_ids = Arc::new(FileIds::new(config.session));
         Ranges {
             config,

@@ -6,6 +6,7 @@ use quick_cache::sync::Cache;
 use types::FileId;
 
 use crate::block::Block;
+use crate::frame::{BlockHandle, BlockKind, StoredPayload};
 
 /// What an entry costs besides its block's bytes.
 const ENTRY_BYTES: u64 = 96;
@@ -23,10 +24,45 @@ const OTHERS_SHARE_MIN: u64 = 8;
 /// the same bytes, and what is left serves all other blocks: an eighth at least, whatever the
 /// tables hold.
 pub struct BlockCache {
-    blocks: Cache<(FileId, u64), Block, BlockWeight>,
+    blocks: Cache<(FileId, u64), Held, HeldWeight>,
+    form: CacheForm,
     counts: [Stripe; STRIPES],
     bytes: u64,
     pinned: Mutex<Pins>,
+}
+
+/// How a [`BlockCache`] keeps data blocks; index partitions and pinned blocks are always plain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheForm {
+    /// As they are read: a hit costs nothing.
+    #[default]
+    Plain,
+    /// As they are stored: more of them fit, and each hit decompresses one.
+    Compressed,
+}
+
+/// A cached block.
+#[derive(Clone)]
+enum Held {
+    Plain(Block),
+    /// Checked, and decompressed once before.
+    Stored(StoredPayload),
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        match self {
+            Held::Plain(block) => block.bytes(),
+            Held::Stored(payload) => payload.len(),
+        }
+    }
+
+    fn block(self, kind: BlockKind) -> Option<Block> {
+        match self {
+            Held::Plain(block) => Some(block),
+            Held::Stored(payload) => payload.plain(kind).and_then(Block::parse).ok(),
+        }
+    }
 }
 
 /// What is pinned in a [`BlockCache`].
@@ -58,20 +94,30 @@ struct Stripe {
 }
 
 #[derive(Clone)]
-struct BlockWeight;
+struct HeldWeight;
 
-impl Weighter<(FileId, u64), Block> for BlockWeight {
-    fn weight(&self, _key: &(FileId, u64), block: &Block) -> u64 {
-        block.bytes() as u64 + ENTRY_BYTES
+impl Weighter<(FileId, u64), Held> for HeldWeight {
+    fn weight(&self, _key: &(FileId, u64), held: &Held) -> u64 {
+        weight_of(held.bytes())
     }
 }
 
+fn weight_of(bytes: usize) -> u64 {
+    bytes as u64 + ENTRY_BYTES
+}
+
 impl BlockCache {
-    /// A cache of at most `bytes` bytes.
+    /// A cache of at most `bytes` bytes, of plain blocks.
     pub fn new(bytes: u64) -> BlockCache {
+        BlockCache::with_form(bytes, CacheForm::default())
+    }
+
+    /// A cache of at most `bytes` bytes.
+    pub fn with_form(bytes: u64, form: CacheForm) -> BlockCache {
         let expected = (bytes / EXPECTED_BLOCK_BYTES).clamp(16, 1 << 24) as usize;
         BlockCache {
-            blocks: Cache::with_weighter(expected, bytes, BlockWeight),
+            blocks: Cache::with_weighter(expected, bytes, HeldWeight),
+            form,
             counts: Default::default(),
             bytes,
             pinned: Mutex::default(),
@@ -103,17 +149,30 @@ impl BlockCache {
         counts
     }
 
-    pub(crate) fn get(&self, file: FileId, offset: u64) -> Option<Block> {
+    pub(crate) fn get(&self, file: FileId, handle: BlockHandle) -> Option<Block> {
+        let offset = handle.offset;
         let found = self.blocks.get(&(file, offset));
         // Blocks begin about 4 KiB apart: the bits above spread them over the stripes.
         let stripe = &self.counts[((offset >> 12) ^ file.counter) as usize % STRIPES];
         let counter = if found.is_some() { &stripe.hits } else { &stripe.misses };
         counter.fetch_add(1, Ordering::Relaxed);
-        found
+        // One that cannot be had is read again, which tells what is wrong with it.
+        found?.block(handle.kind)
     }
 
-    pub(crate) fn insert(&self, file: FileId, offset: u64, block: Block) {
-        self.blocks.insert((file, offset), block);
+    /// Keeps a block that was read; `stored` is the same as it was found in the file.
+    pub(crate) fn insert(
+        &self,
+        file: FileId,
+        handle: BlockHandle,
+        block: &Block,
+        stored: StoredPayload,
+    ) {
+        let is_kept_stored = self.form == CacheForm::Compressed
+            && handle.kind == BlockKind::Data
+            && stored.is_compressed();
+        let held = if is_kept_stored { Held::Stored(stored) } else { Held::Plain(block.clone()) };
+        self.blocks.insert((file, handle.offset), held);
     }
 }
 
@@ -132,7 +191,7 @@ impl PinnedBlocks {
 
     /// Pins a block; offsets in any order. `false`: there is no room.
     pub(crate) fn add(&mut self, offset: u64, block: Block) -> bool {
-        let bytes = BlockWeight.weight(&(FileId { session: 0, counter: 0 }, offset), &block);
+        let bytes = weight_of(block.bytes());
         let mut pins = self.cache.pinned();
         if pins.bytes + bytes > self.cache.bytes / 2 {
             pins.too_large += 1;

@@ -179,6 +179,10 @@ pub(crate) struct StoredPayload {
 }
 
 impl StoredPayload {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn is_compressed(&self) -> bool {
         self.coding & 0x0f != CODEC_PLAIN
     }

@@ -22,7 +22,7 @@ mod verify;
 mod writer;
 
 pub use block::Block;
-pub use cache::{BlockCache, CacheCounts, Pins};
+pub use cache::{BlockCache, CacheCounts, CacheForm, Pins};
 pub use cursor::{Step, TableCursor};
 pub use error::{Error, Result};
 pub use frame::{BlockHandle, BlockKind};

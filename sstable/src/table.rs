@@ -11,7 +11,7 @@ use crate::cursor::TableCursor;
 use crate::error::{Error, Malformed, Result};
 use crate::filter::{Domain, Filter};
 use crate::footer::{FOOTER_BYTES, Footer};
-use crate::frame::{self, BlockHandle, BlockKind, Salt};
+use crate::frame::{self, BlockHandle, BlockKind, Salt, StoredPayload};
 use crate::index;
 use crate::properties::{self, Properties};
 use crate::raw::RawBlock;
@@ -204,9 +204,9 @@ impl Table {
     pub async fn load(&self, handle: BlockHandle, fill_cache: bool) -> Result<Block> {
         self.check_len(handle)?;
         let stored = self.read_at(handle.offset, handle.stored_bytes()).await?;
-        let block = self.open_block(handle, &stored)?;
+        let (block, stored) = self.open_block(handle, &stored)?;
         if let (true, Some(cache)) = (fill_cache, &self.cache) {
-            cache.insert(self.file, handle.offset, block.clone());
+            cache.insert(self.file, handle, &block, stored);
         }
         Ok(block)
     }
@@ -219,7 +219,7 @@ impl Table {
     ) -> Result<Block> {
         self.check_len(handle)?;
         let stored = read_ahead.read(self, handle).await?;
-        self.open_block(handle, &stored)
+        Ok(self.open_block(handle, &stored)?.0)
     }
 
     fn check_len(&self, handle: BlockHandle) -> Result<()> {
@@ -229,9 +229,12 @@ impl Table {
         Ok(())
     }
 
-    fn open_block(&self, handle: BlockHandle, stored: &Bytes) -> Result<Block> {
-        let block = frame::open(self.salt, handle, stored).and_then(Block::parse);
-        block.map_err(|malformed| self.corrupt(handle.offset, malformed))
+    fn open_block(&self, handle: BlockHandle, stored: &Bytes) -> Result<(Block, StoredPayload)> {
+        let opened = frame::check(self.salt, handle, stored).and_then(|payload| {
+            let block = payload.plain(handle.kind).and_then(Block::parse)?;
+            Ok((block, payload))
+        });
+        opened.map_err(|malformed| self.corrupt(handle.offset, malformed))
     }
 
     /// Exactly `len` bytes from `offset`.
@@ -315,7 +318,7 @@ impl Table {
         if let Some(block) = self.pinned.get().and_then(|pinned| pinned.get(handle.offset)) {
             return Some(block);
         }
-        self.cache.as_ref()?.get(self.file, handle.offset)
+        self.cache.as_ref()?.get(self.file, handle)
     }
 
     pub(crate) fn top_index(&self) -> &Block {

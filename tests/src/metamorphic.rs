@@ -15,6 +15,7 @@ use env::Env;
 use lsm::{NoListener, StoreOptions};
 use rand::Rng;
 use rand::rngs::StdRng;
+use sstable::CacheForm;
 use storage::memory::{Crash, MemoryFileSystem};
 use types::{Compression, RowMutations, RowRange, RowSet};
 
@@ -136,9 +137,13 @@ fn settings() -> Vec<Setting> {
     let with_upkeep = |name, upkeep| Setting { name, options: options.clone(), upkeep };
     let mut no_cache = with_store("no cache", |_| {});
     no_cache.options.server.cache_bytes_max = 0;
+    let mut compressed_cache = with_store("a small compressed cache", |_| {});
+    compressed_cache.options.server.cache_form = CacheForm::Compressed;
+    compressed_cache.options.server.cache_bytes_max = 20 << 10;
     vec![
         usual,
         no_cache,
+        compressed_cache,
         with_store("no merges", |store| {
             (store.level0_merge_runs, store.level0_slow_runs) = (900, 5_000);
             store.level0_stop_runs = 9_000;

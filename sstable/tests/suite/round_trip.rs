@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tepui_sstable::{BlockCache, Step, Table, TableWriter, ValueRef, WriterOptions, verify_file};
+use tepui_sstable::{
+    BlockCache, CacheForm, Step, Table, TableWriter, ValueRef, WriterOptions, verify_file,
+};
 use types::{Bloom, Compression, ErrorKind, FamilyId, Kind, ParsedKey, key};
 
 use crate::files::{
@@ -243,6 +245,28 @@ async fn cached_blocks_are_found_without_waiting_and_a_scan_leaves_no_trace() {
     assert_eq!(second.key(), key);
     assert!(cache.counts().hits >= 2, "{:?}", cache.counts());
     assert_eq!(second.seek(&[0xff]).unwrap(), Step::End, "past the end needs no block");
+}
+
+#[tokio::test]
+async fn a_cache_of_compressed_blocks_holds_more_of_them_and_answers_the_same() {
+    let row = |row: u32| (cell(&row.to_be_bytes(), 1, b"q", 1, 1), vec![7; 200]);
+    let cells: Cells = (0..20_000).map(row).collect();
+    let (_, content) = write(&cells, WriterOptions::default()).await;
+    let mut misses = Vec::new();
+    for form in [CacheForm::Plain, CacheForm::Compressed] {
+        let cache = Arc::new(BlockCache::with_form(600 << 10, form));
+        let table = open(content.clone(), Some(Arc::clone(&cache))).await.unwrap();
+        let mut cursor = table.cursor(true);
+        for round in 0..3 {
+            for (key, content) in &cells {
+                assert!(seek(&mut cursor, key).await.unwrap());
+                assert_eq!(value(&cursor).await.unwrap(), *content, "round {round}, {form:?}");
+            }
+        }
+        assert!(cache.used_bytes() <= 600 << 10);
+        misses.push(cache.counts().misses);
+    }
+    assert!(misses[1] * 2 < misses[0], "misses of plain and compressed blocks: {misses:?}");
 }
 
 #[tokio::test]
