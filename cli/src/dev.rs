@@ -47,6 +47,10 @@ pub(crate) struct DevArgs {
     /// has to read.
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
     log_size: u64,
+    /// Bytes a second that data files are read and written at, about; 0 for no limit. The log comes
+    /// first, then flushes, reads and merges.
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::parse)]
+    io_rate: u64,
     /// Keep cached blocks compressed: more of them fit, and each use decompresses one.
     #[arg(long)]
     cache_compressed: bool,
@@ -64,6 +68,7 @@ impl DevArgs {
         options.log.first_segment_bytes = first.min(self.log_segment_size);
         options.log_bytes_max = self.log_size;
         options.range_bytes_max = self.range_size;
+        options.io_bytes_per_second = self.io_rate;
         if self.cache_compressed {
             options.cache_form = CacheForm::Compressed;
         }

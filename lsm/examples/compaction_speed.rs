@@ -13,7 +13,7 @@ use env::Env;
 use storage::Path;
 use storage::memory::MemoryFileSystem;
 use tepui_lsm::{
-    Batch, FileIds, LogPosition, NoListener, Reason, Store, StoreConfig, StoreOptions,
+    Batch, FileIds, LogPosition, NoListener, RateLimiter, Reason, Store, StoreConfig, StoreOptions,
 };
 use types::{
     Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SessionId, TableId, Timestamp,
@@ -46,6 +46,7 @@ fn config(env: &Env) -> StoreConfig {
         session,
         file_ids: Arc::new(FileIds::new(session)),
         cache: None,
+        limiter: Arc::new(RateLimiter::new(env.clone(), 0)),
         events: Arc::new(NoListener),
         options: options(),
     }

@@ -22,6 +22,7 @@ use crate::clip::encoded;
 use crate::error::Error;
 use crate::error::Result;
 use crate::events::{Event, Reason};
+use crate::io::IoClass;
 use crate::layout::Layout;
 use crate::output::Written;
 use crate::outputs::Outputs;
@@ -123,7 +124,7 @@ impl Store {
         let mut cursor = layer.memtable.cursor();
         let cut = layer.excised.get().map(encoded);
         let mut more = cursor.seek(&[]);
-        let mut turn = 0;
+        let (mut turn, mut noted) = (0, 0);
         while more {
             if let Some((low, high)) = &cut
                 && cursor.key() >= &low[..]
@@ -137,6 +138,9 @@ impl Store {
             turn += 1;
             if turn == CELLS_PER_TURN {
                 turn = 0;
+                let written = output.bytes();
+                self.limiter().spend(IoClass::Flush, written - noted).await;
+                noted = written;
                 self.env().yield_now().await;
                 self.check()?;
             }

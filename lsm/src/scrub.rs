@@ -21,6 +21,7 @@ use types::ErrorKind;
 
 use crate::error::{Error, Result};
 use crate::files::table_path;
+use crate::io::{IoClass, RateLimiter};
 use crate::manifest::Chain;
 use crate::store::{State, Store};
 use crate::version::TableRef;
@@ -72,7 +73,8 @@ impl Store {
         let fresh = state.version.tables().filter(|table| seen.insert(table.id()));
         let tables: VecDeque<Arc<TableRef>> = fresh.cloned().collect();
         let bytes_left = state.version.bytes();
-        let pace = Arc::new(Pace::new(self.env().clone(), bytes_per_second));
+        let pace =
+            Arc::new(Pace::new(self.env().clone(), bytes_per_second, Arc::clone(self.limiter())));
         Ok(Scrub { store: Arc::clone(self), state, manifests, tables, pace, bytes_left })
     }
 }
@@ -174,17 +176,19 @@ pub(crate) fn finding(error: &Error) -> Finding {
 pub(crate) struct Pace {
     env: Env,
     bytes_per_second: u64,
+    limiter: Arc<RateLimiter>,
     /// When the next read may begin.
     ready: Mutex<Duration>,
 }
 
 impl Pace {
-    pub(crate) fn new(env: Env, bytes_per_second: u64) -> Pace {
-        Pace { env, bytes_per_second, ready: Mutex::default() }
+    pub(crate) fn new(env: Env, bytes_per_second: u64, limiter: Arc<RateLimiter>) -> Pace {
+        Pace { env, bytes_per_second, limiter, ready: Mutex::default() }
     }
 
     /// Waits until a read of `bytes` may begin.
     async fn wait(&self, bytes: usize) {
+        self.limiter.spend(IoClass::Background, bytes as u64).await;
         if self.bytes_per_second == 0 {
             return;
         }

@@ -40,6 +40,9 @@ pub struct Options {
     pub stall_max: Duration,
     /// How long a scan keeps its view before it takes a new one at the next row.
     pub view_age_max: Duration,
+    /// How many bytes a second the log, flushes, reads and merges may read and write together, in
+    /// that order of precedence; 0 is without limit.
+    pub io_bytes_per_second: u64,
     /// How fast a scrub reads, bytes a second; 0 is without limit.
     pub scrub_bytes_per_second: u64,
     /// How often the server looks for work that nobody announced.
@@ -64,6 +67,7 @@ impl Default for Options {
             log_bytes_max: 1 << 30,
             stall_max: Duration::from_secs(5),
             view_age_max: Duration::from_secs(3),
+            io_bytes_per_second: 0,
             scrub_bytes_per_second: 64 << 20,
             maintenance_interval: Duration::from_millis(100),
             compactions_max: 1,

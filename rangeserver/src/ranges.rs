@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use client::{RangeAssignment, RangeTarget};
-use lsm::{FileIds, Store, StoreConfig};
+use lsm::{FileIds, RateLimiter, Store, StoreConfig};
 use sstable::BlockCache;
 use storage::Path;
 use types::{RangeId, TableId, TableSchema};
@@ -38,6 +38,7 @@ pub(crate) struct Ranges {
     config: Config,
     budget: Arc<Budget>,
     cache: Arc<BlockCache>,
+    limiter: Arc<RateLimiter>,
     file_ids: Arc<FileIds>,
     places: RwLock<BTreeMap<RangeId, Arc<Place>>>,
     /// The newest schemas that observers were told of, for openings that began before.
@@ -55,11 +56,13 @@ impl Ranges {
     pub(crate) fn new(config: Config, budget: Arc<Budget>) -> Ranges {
         let options = &config.options;
         let cache = Arc::new(BlockCache::with_form(options.cache_share(), options.cache_form));
+        let limiter = RateLimiter::new(config.env.clone(), options.io_bytes_per_second);
         let file_ids = Arc::new(FileIds::new(config.session));
         Ranges {
             config,
             budget,
             cache,
+            limiter: Arc::new(limiter),
             file_ids,
             places: RwLock::default(),
             schemas: Mutex::default(),
@@ -68,6 +71,10 @@ impl Ranges {
 
     pub(crate) fn file_ids(&self) -> &FileIds {
         &self.file_ids
+    }
+
+    pub(crate) fn limiter(&self) -> &Arc<RateLimiter> {
+        &self.limiter
     }
 
     pub(crate) fn cache(&self) -> &Arc<BlockCache> {
@@ -193,6 +200,7 @@ impl Ranges {
             session: self.config.session,
             file_ids: Arc::clone(&self.file_ids),
             cache: Some(Arc::clone(&self.cache)),
+            limiter: Arc::clone(&self.limiter),
             events: Arc::clone(&self.config.events),
             options: self.config.options.effective_store(),
         };

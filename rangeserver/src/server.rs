@@ -112,7 +112,7 @@ impl RangeServer {
         let (files, env) = (Arc::clone(&config.files), config.env.clone());
         let log = Log::create(files, env.clone(), folder, config.options.log).await?;
         let shared = Arc::new(Shared {
-            pipeline: Pipeline::new(log, Arc::clone(&poison), env),
+            pipeline: Pipeline::new(log, Arc::clone(&poison), env, Arc::clone(ranges.limiter())),
             config,
             budget,
             ranges,

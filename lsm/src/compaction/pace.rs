@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::io::IoClass;
 use crate::store::Store;
 
 /// The longest sleep before the debt is looked at again.
@@ -30,6 +31,8 @@ impl Pace {
     pub(crate) async fn spend(&mut self, bytes: u64) {
         let env = self.store.env().clone();
         env.yield_now().await;
+        let class = if self.is_urgent() { IoClass::Flush } else { IoClass::Background };
+        self.store.limiter().spend(class, bytes).await;
         // Time that was not used is not saved up.
         self.due = self.due.max(env.monotonic());
         let Some(rate) = self.rate() else {
@@ -46,12 +49,16 @@ impl Pace {
         }
     }
 
+    /// Are writers slowed for its sake?
+    fn is_urgent(&self) -> bool {
+        self.store.level0_runs() >= self.store.options().level0_slow_runs
+    }
+
     /// Bytes in a second; `None` when nothing shall hold the merge back.
     fn rate(&self) -> Option<u64> {
         let options = self.store.options();
         let least = options.compaction_bytes_per_second;
-        let is_urgent = self.store.level0_runs() >= options.level0_slow_runs;
-        (least > 0 && !is_urgent).then(|| {
+        (least > 0 && !self.is_urgent()).then(|| {
             let debts = self.store.compaction_debt() / options.level_base_bytes;
             least.saturating_mul(debts.saturating_add(1))
         })

@@ -15,6 +15,7 @@ use sstable::{BlockHandle, RawBlock, Step, Table, ValueRef};
 use types::{SeqNo, key};
 
 use super::Source;
+use crate::io::{IoClass, RateLimiter};
 use crate::statistics::Counters;
 use crate::{Error, Result};
 
@@ -66,6 +67,8 @@ pub struct MergeCursor {
     end: Option<Vec<u8>>,
     /// Counts the blocks that are loaded.
     counters: Option<Arc<Counters>>,
+    /// Holds its loads to a rate; a merge paces itself.
+    limiter: Option<Arc<RateLimiter>>,
     /// The one row that is read, escaped and with its end mark.
     row: Option<Vec<u8>>,
     /// Of a read of one row: which sources held a key of it, as far as that is known.
@@ -83,6 +86,7 @@ impl MergeCursor {
             repeated: 0,
             end: None,
             counters: None,
+            limiter: None,
             row: None,
             met: Vec::new(),
         }
@@ -101,6 +105,13 @@ impl MergeCursor {
             self.met = vec![None; self.sources.len()];
         }
         self.row = row;
+        self
+    }
+
+    /// The same cursor, whose loads are reads that are held to a rate.
+    #[must_use]
+    pub(crate) fn limited_by(mut self, limiter: &Arc<RateLimiter>) -> MergeCursor {
+        self.limiter = Some(Arc::clone(limiter));
         self
     }
 
@@ -212,6 +223,9 @@ impl MergeCursor {
     /// # Errors
     /// A failed read, or damage found in the block.
     pub async fn load(&mut self, pending: &PendingBlock) -> Result<()> {
+        if let Some(limiter) = &self.limiter {
+            limiter.spend(IoClass::Read, pending.stored_bytes()).await;
+        }
         self.sources[pending.source].load(pending.handle).await?;
         if let Some(counters) = &self.counters {
             counters.blocks_loaded.add(1);

@@ -8,6 +8,7 @@ use types::{Epoch, RangeId, RowRange, SessionId, TableId};
 
 use crate::events::EventListener;
 use crate::files::{FileIds, RANGES_FOLDER};
+use crate::io::RateLimiter;
 use crate::options::StoreOptions;
 
 /// What a range's storage is made of.
@@ -33,6 +34,8 @@ pub struct StoreConfig {
     pub file_ids: Arc<FileIds>,
     /// Keeps blocks; shared. `None`: every read goes to the file.
     pub cache: Option<Arc<BlockCache>>,
+    /// Holds reads and writes to a rate; shared.
+    pub limiter: Arc<RateLimiter>,
     /// Is told what happens.
     pub events: Arc<dyn EventListener>,
     /// The settings.

@@ -42,6 +42,7 @@ use crate::compaction::Control;
 use crate::error::{Error, Result};
 use crate::events::{Event, Reason};
 use crate::files::TableFiles;
+use crate::io::RateLimiter;
 use crate::layout::Layout;
 use crate::manifest::Chain;
 use crate::memtable::MemtableOptions;
@@ -147,6 +148,11 @@ impl Store {
 
     pub(crate) fn env(&self) -> &env::Env {
         &self.config.env
+    }
+
+    /// What reads and writes of its files are held to.
+    pub fn limiter(&self) -> &Arc<RateLimiter> {
+        &self.config.limiter
     }
 
     pub(crate) fn disk(&self) -> &Arc<dyn FileSystem> {

@@ -98,7 +98,7 @@ impl ReadView {
             counters.row_tables.add(around);
             counters.row_tables_ruled_out.add(ruled_out);
         }
-        MergeCursor::new(sources).counted_by(counters, row)
+        MergeCursor::new(sources).counted_by(counters, row).limited_by(self.store.limiter())
     }
 
     /// The range's storage.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
 use env::Env;
-use lsm::{Batch, Store};
+use lsm::{Batch, RateLimiter, Store};
 use tokio::sync::Notify;
 use types::{ErrorKind, SeqNo};
 use wal::{Entry, EntryKind, Log, Reservation};
@@ -96,15 +96,10 @@ impl Poison {
 /// Commits groups to the session's log.
 pub(crate) struct LogCommit {
     log: Arc<Log>,
+    limiter: Arc<RateLimiter>,
     poison: Arc<Poison>,
     /// Wakes the task that leads for writers who went away.
     pub(crate) orphans: Notify,
-}
-
-impl LogCommit {
-    pub(crate) fn new(log: Arc<Log>, poison: Arc<Poison>) -> LogCommit {
-        LogCommit { log, poison, orphans: Notify::new() }
-    }
 }
 
 /// The way of all batches: the session's log, and the queue before it.
@@ -118,9 +113,14 @@ pub(crate) struct Pipeline {
 }
 
 impl Pipeline {
-    pub(crate) fn new(log: Log, poison: Arc<Poison>, env: Env) -> Pipeline {
+    pub(crate) fn new(
+        log: Log,
+        poison: Arc<Poison>,
+        env: Env,
+        limiter: Arc<RateLimiter>,
+    ) -> Pipeline {
         let log = Arc::new(log);
-        let commit = LogCommit::new(Arc::clone(&log), poison);
+        let commit = LogCommit { log: Arc::clone(&log), limiter, poison, orphans: Notify::new() };
         let queue = Arc::new(CommitQueue::new(commit, GroupLimits::default()));
         Pipeline { log, queue, env, is_closed: AtomicBool::new(false) }
     }
@@ -152,6 +152,7 @@ impl CommitEnv for LogCommit {
 
     fn log(&self, group: &[&Sequenced]) -> Result<(), CommitError> {
         let entries: Vec<Entry<'_>> = group.iter().map(|sequenced| sequenced.entry()).collect();
+        self.limiter.note(entries.iter().map(|entry| entry.payload.len() as u64).sum());
         self.log.append(&entries).map_err(|error| failed(&error)).map(drop)
     }
 
