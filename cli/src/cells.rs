@@ -92,7 +92,8 @@ pub(crate) struct GetArgs {
 Examples:
   tepui scan users --limit 10
   tepui scan webtable --prefix org.rust-lang.doc/std/ --output json
-  tepui scan users --start a --end c")]
+  tepui scan users --start a --end c
+  tepui scan log --prefix host1# --reversed --limit 20")]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     target: Target,
@@ -110,6 +111,9 @@ pub(crate) struct ScanArgs {
     /// At most so many rows
     #[arg(long)]
     limit: Option<u64>,
+    /// The largest row first; the limit counts from there
+    #[arg(long)]
+    reversed: bool,
 }
 
 /// Writes one cell.
@@ -160,6 +164,9 @@ pub(crate) async fn scan(args: ScanArgs, out: &mut Out) -> Result<(), Failure> {
         },
     };
     let mut scan = table.scan(rows, args.limit);
+    if args.reversed {
+        scan = scan.reversed();
+    }
     while let Some(row) = scan.next().await? {
         print(out, args.target.output, &row)?;
     }

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use client::{Error, Result, Router};
 use coordination::{Coordinator, EmbeddedCoordinator, EmbeddedOptions};
 use env::Env;
-use gateway::{ServeOptions, Services};
+use gateway::{LargeRequests, ServeOptions, Services};
 use lsm::{Event, EventListener};
 use master::{Master, Server};
 use rangeserver::{Config, Options, RangeServer, Recovery};
@@ -50,6 +51,16 @@ struct LogEvents;
 impl EventListener for LogEvents {
     fn on_event(&self, range: RangeId, event: &Event) {
         tracing::debug!(target: "events", %range, "{} {event:?}", event.name());
+    }
+}
+
+/// Memory of large requests comes out of the range server's: there is one budget.
+struct LargeFromServer(Arc<RangeServer>);
+
+#[async_trait]
+impl LargeRequests for LargeFromServer {
+    async fn admit(&self, bytes: u64) -> Result<Box<dyn Send + Sync>> {
+        Ok(Box::new(self.0.admit_large(bytes).await?))
     }
 }
 
@@ -114,7 +125,8 @@ impl Node {
         };
         master.attach(attached).await?;
         let router = Arc::new(Router::new(master.clone(), env.clone()));
-        let services = Services { router, admin: master };
+        let large_requests = Some(Arc::new(LargeFromServer(server.clone())) as Arc<_>);
+        let services = Services { router, admin: master, large_requests };
         Ok(Node { env, coordinator, server, services, request_bytes })
     }
 

@@ -11,6 +11,8 @@ mod groups;
 mod inspect;
 #[path = "suite/kill.rs"]
 mod kill;
+#[path = "suite/large.rs"]
+mod large;
 #[path = "suite/load.rs"]
 mod load;
 #[path = "suite/python.rs"]

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use bytes::Bytes;
 use types::ErrorKind;
 
 /// The result of a request.
@@ -13,12 +14,13 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     retry_after: Option<Duration>,
+    large_row: Option<Bytes>,
 }
 
 impl Error {
     /// An error of `kind` that says `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error { kind, message: message.into(), retry_after: None }
+        Error { kind, message: message.into(), retry_after: None, large_row: None }
     }
 
     /// The request is malformed.
@@ -29,6 +31,14 @@ impl Error {
     /// The named thing does not exist.
     pub fn not_found(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::NotFound, message)
+    }
+
+    /// A row has more bytes than may be read, `most`.
+    pub fn large_row(row: Bytes, most: u64) -> Error {
+        let text =
+            format!("row {} has more than {most} bytes: too large to read", row.escape_ascii());
+        let error = Error::new(ErrorKind::FailedPrecondition, text);
+        Error { large_row: Some(row), ..error }
     }
 
     /// Adds how long to wait before trying again.
@@ -45,6 +55,11 @@ impl Error {
     /// The text.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The row that is too large to read, if that is what failed: whoever leaves it out can go on.
+    pub fn too_large(&self) -> Option<&Bytes> {
+        self.large_row.as_ref()
     }
 
     /// How long to wait before trying again, where the server says so.

@@ -1,9 +1,9 @@
 //! A read of a table, range by range.
 //!
 //! 1. The next row that is asked for tells the range; what is asked for of that range is read.
-//! 2. Its replies are handed on untouched. The last row that ended in them is where the read
-//!    stands.
-//! 3. When the range has ended, the read stands at the range's end.
+//! 2. Its replies are handed on untouched. What was asked for up to the last row that ended in them
+//!    is read.
+//! 3. When the range has ended, all that was asked for of it is read.
 //! 4. When a range fails in a way that may pass, the layout is looked up again and the read goes
 //!    on from where it stands. If part of a row was handed on already, the receiver is first told
 //!    to forget that part. A bounded number of such failures without progress ends the read; the
@@ -11,7 +11,7 @@
 //!
 //! Invariants
 //! - Only one reply is held, and the one before (to know how it ended).
-//! - A row that was handed on whole is never sent again; rows come in ascending order.
+//! - A row that was handed on whole is never sent again; rows come in the order asked for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use prost::Message;
 use proto::google::bigtable::v2::ReadRowsResponse;
 use proto::google::bigtable::v2::read_rows_response::CellChunk;
 use proto::google::bigtable::v2::read_rows_response::cell_chunk::RowStatus;
-use types::{ErrorKind, ReadSpec, RowRange, RowSet, TableName, row_successor};
+use types::{ErrorKind, ReadSpec, RowOrder, RowRange, RowSet, TableName};
 
 use crate::{Error, ReadReplies, ReadReply, ReadRequest, Result, Router, RowKeys, TableLayout};
 
@@ -32,12 +32,9 @@ pub struct RoutedRead {
     name: TableName,
     layout: Arc<TableLayout>,
     until: Option<Duration>,
-    /// What is asked for: ascending, disjoint.
+    order: RowOrder,
+    /// What is asked for and not read yet: disjoint, the next one last.
     asked: Vec<RowRange>,
-    /// Where the read stands: the first of `asked` that is not read to its end, and a row before
-    /// which all is read.
-    next: usize,
-    from: Bytes,
     /// `None`: no limit.
     rows_left: Option<u64>,
     running: Option<Running>,
@@ -50,14 +47,14 @@ pub struct RoutedRead {
 
 struct Running {
     replies: Box<dyn ReadReplies>,
-    end: Option<Bytes>,
+    bounds: RowRange,
 }
 
 impl std::fmt::Debug for RoutedRead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RoutedRead")
             .field("table", &self.name)
-            .field("from", &self.from)
+            .field("next", &self.asked.last())
             .field("rows_left", &self.rows_left)
             .finish_non_exhaustive()
     }
@@ -71,14 +68,17 @@ impl RoutedRead {
         spec: ReadSpec,
         until: Option<Duration>,
     ) -> RoutedRead {
+        let mut asked = spec.rows.ranges().to_vec();
+        if spec.order == RowOrder::Ascending {
+            asked.reverse();
+        }
         RoutedRead {
             router,
             name,
             layout,
             until,
-            asked: spec.rows.ranges().to_vec(),
-            next: 0,
-            from: Bytes::new(),
+            order: spec.order,
+            asked,
             rows_left: (spec.rows_limit > 0).then_some(spec.rows_limit),
             running: None,
             handed_on: Bytes::new(),
@@ -95,37 +95,53 @@ impl RoutedRead {
 
     /// Opens the next range. False when there is nothing left to read.
     async fn open(&mut self) -> Result<bool> {
-        self.pass_over_what_is_read();
-        let Some(interval) = self.asked.get(self.next) else {
+        let Some(next) = self.asked.last() else {
             return Ok(false);
         };
-        let start = (&interval.start).max(&self.from);
-        let location = &self.layout.ranges[self.layout.place_of(start)];
-        let bounds = RowRange { start: start.clone(), end: location.rows.end.clone() };
-        let inside = self.asked[self.next..]
-            .iter()
-            .take_while(|interval| bounds.end.as_ref().is_none_or(|end| interval.start < *end))
-            .map(|interval| interval.intersection(&bounds));
+        let place = match self.order {
+            RowOrder::Ascending => self.layout.place_of(&next.start),
+            RowOrder::Descending => self.layout.place_before(next.end.as_deref()),
+        };
+        let location = &self.layout.ranges[place];
+        let bounds = location.rows.clone();
+        let inside = self.asked.iter().rev().map(|interval| interval.intersection(&bounds));
+        let inside = inside.take_while(|interval| !interval.is_empty());
         let request = ReadRequest {
             target: location.target(&self.layout.schema, self.router.left(self.until)),
             spec: ReadSpec {
                 rows: RowSet::new(inside.collect()),
                 rows_limit: self.rows_left.unwrap_or(0),
+                order: self.order,
             },
             row_keys: self.row_keys,
         };
-        self.running =
-            Some(Running { replies: location.server.read(request).await?, end: bounds.end });
+        self.running = Some(Running { replies: location.server.read(request).await?, bounds });
         Ok(true)
     }
 
-    fn pass_over_what_is_read(&mut self) {
-        let is_read = |interval: &RowRange| {
-            let end = interval.end.as_ref();
-            end.is_some_and(|end| *end <= self.from)
-        };
-        while self.asked.get(self.next).is_some_and(is_read) {
-            self.next += 1;
+    /// All rows up to those of `rows`, in the order of the read, are read.
+    fn is_read(&mut self, rows: &RowRange) {
+        while let Some(next) = self.asked.last_mut() {
+            match (self.order, &rows.end) {
+                (RowOrder::Ascending, Some(end)) if next.contains(end) => {
+                    next.start = end.clone();
+                    return;
+                }
+                (RowOrder::Ascending, Some(end)) if next.start >= *end => return,
+                (RowOrder::Descending, _) if next.contains(&rows.start) => {
+                    next.end = Some(rows.start.clone());
+                    if !next.is_empty() {
+                        return;
+                    }
+                }
+                (RowOrder::Descending, _)
+                    if next.end.as_ref().is_some_and(|end| *end <= rows.start) =>
+                {
+                    return;
+                }
+                _ => {}
+            }
+            self.asked.pop();
         }
     }
 
@@ -135,19 +151,17 @@ impl RoutedRead {
             return Ok(None);
         };
         let Some(reply) = running.replies.next().await? else {
-            match running.end.take() {
-                Some(end) => self.from = end,
-                None => self.next = self.asked.len(),
-            }
+            let bounds = running.bounds.clone();
             self.running = None;
             self.failures = 0;
+            self.is_read(&bounds);
             return Ok(None);
         };
         if let Some(left) = &mut self.rows_left {
             *left = left.saturating_sub(reply.rows);
         }
         if let Some(row) = &reply.last_row {
-            self.from = row_successor(row);
+            self.is_read(&RowRange::row(row));
             self.failures = 0;
         }
         self.handed_on = reply.encoded.clone();

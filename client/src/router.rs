@@ -174,12 +174,16 @@ impl Router {
             groups.entry(range).or_default().push((place, row));
         }
         let deadline = self.left(until);
+        // A value that is most of its part must also be most of the whole, or be on its own.
+        let kept_from = match groups.len() {
+            1 => 0,
+            _ => groups.values().flatten().map(|(_, row)| row.bytes()).sum::<usize>() / 2,
+        };
         let writes = groups.into_iter().map(|(range, group)| {
             let location = &layout.ranges[range];
-            let request = WriteRequest {
-                target: location.target(&layout.schema, deadline),
-                rows: group.iter().map(|(_, row)| row.clone()).collect(),
-            };
+            let mut rows: Vec<_> = group.iter().map(|(_, row)| row.clone()).collect();
+            rows.iter_mut().for_each(|row| row.detach_values(kept_from));
+            let request = WriteRequest { target: location.target(&layout.schema, deadline), rows };
             async move { (group, location.server.write(request).await) }
         });
         let mut moved = Vec::new();
@@ -276,6 +280,13 @@ impl TableLayout {
     pub fn place_of(&self, row: &[u8]) -> usize {
         let after = self.ranges.partition_point(|location| &location.rows.start[..] <= row);
         after.checked_sub(1).expect("the first range starts at the empty key")
+    }
+
+    /// The place in `ranges` of the range with the last rows before `end`; of the last without one.
+    pub fn place_before(&self, end: Option<&[u8]>) -> usize {
+        let is_before =
+            |location: &RangeLocation| end.is_none_or(|end| &location.rows.start[..] < end);
+        self.ranges.partition_point(is_before).saturating_sub(1)
     }
 }
 

@@ -15,7 +15,7 @@ use proto::google::bigtable::v2::read_rows_request::RequestStatsView;
 use proto::google::rpc;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
-use types::{ErrorKind, ReadSpec, RowMutations, TableName};
+use types::{ErrorKind, ReadSpec, RowMutations, RowOrder, TableName};
 
 use crate::status::{status, wire_status};
 use crate::validate::mutations::Checker;
@@ -117,6 +117,11 @@ impl DataGateway {
                 Err(error) => Some(Err(error)),
             });
         }
+        let carried: usize = rows.iter().map(RowMutations::bytes).sum();
+        if carried < request.encoded_len() / 2 {
+            // What is refused must not stay in memory with what is written.
+            rows.iter_mut().for_each(|row| row.detach_values(usize::MAX));
+        }
         let written = self.router.write_rows(&table, layout, rows, deadline).await;
         let mut written = written.into_iter();
         for result in results.iter_mut().filter(|result| result.is_none()) {
@@ -138,8 +143,9 @@ impl DataGateway {
         let spec = ReadSpec {
             rows: rows::row_set(request.rows.as_ref())?,
             rows_limit: rows::rows_limit(request.rows_limit)?,
+            // Whoever sets the field knows it, whatever its feature flags say.
+            order: if request.reversed { RowOrder::Descending } else { RowOrder::Ascending },
         };
-        refuse(request.reversed, "A reversed read")?;
         let wants_stats = request.request_stats_view == RequestStatsView::RequestStatsFull as i32;
         refuse(wants_stats, "The view REQUEST_STATS_FULL")?;
         filter::passes_all(request.filter.as_ref())?;

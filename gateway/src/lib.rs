@@ -24,7 +24,7 @@ mod status;
 mod validate;
 
 pub use admin::AdminGateway;
-pub use budget::{Budgeted, RequestBudget};
+pub use budget::{Budgeted, LargeRequests, RequestBudget};
 pub use data::DataGateway;
 pub use layouts::LayoutGateway;
 pub use panics::{count_panics, panics};

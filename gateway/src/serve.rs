@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 
 use crate::accept::connections;
-use crate::{AdminGateway, Budgeted, DataGateway, LayoutGateway, RangesGateway, RequestBudget};
+use crate::{
+    AdminGateway, Budgeted, DataGateway, LargeRequests, LayoutGateway, RangesGateway, RequestBudget,
+};
 
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
@@ -27,6 +29,8 @@ pub struct Services {
     pub router: Arc<Router>,
     /// Changes schemas.
     pub admin: Arc<dyn AdminService>,
+    /// Gives memory to large requests, if they are not to share that of all others.
+    pub large_requests: Option<Arc<dyn LargeRequests>>,
 }
 
 impl std::fmt::Debug for Services {
@@ -74,6 +78,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), tonic::transport::Error> {
     let budget = RequestBudget::new(options.request_bytes, options.request_wait, env.clone());
+    let budget = Arc::new(budget.with_large(services.large_requests.clone()));
     let data = limits::data_server(DataGateway::new(services.router.clone()));
     let layouts = LayoutGateway::new(services.admin.clone(), services.router.clone());
     let layouts = limits::layouts_server(layouts);

@@ -34,7 +34,7 @@ fn payloads(is_random: bool) -> Vec<Bytes> {
         let rows: Vec<RowMutations> = (first..first + BATCH_CELLS).map(row).collect();
         let mut batch = Batch::encode(&rows);
         batch.sequence(SeqNo::from_raw(first).expect("a small number"), Timestamp::ZERO);
-        Bytes::copy_from_slice(batch.payload())
+        Bytes::copy_from_slice(&batch.payload())
     };
     (0..CELLS / BATCH_CELLS).map(|number| payload(number * BATCH_CELLS + 1)).collect()
 }

@@ -1,8 +1,14 @@
 #![doc = include_str!("../BATCH_FORMAT.md")]
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use types::key::{self, SUFFIX_BYTES};
-use types::limits::{CELL_KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use types::{CellRef, Kind, Mutation, ParsedKey, RowMutations, SeqNo, Timestamp, TimestampRange};
+
+use bytes::Bytes;
+use types::limits::{CELL_KEY_BYTES_MAX, SPLICED_BYTES_MIN, VALUE_BYTES_MAX};
+use types::{
+    CellRef, Kind, Mutation, ParsedKey, RowMutations, SeqNo, Splice, Timestamp, TimestampRange,
+};
 
 use crate::entry;
 use crate::{Error, Result};
@@ -14,9 +20,13 @@ const PAYLOAD_BYTES_MAX: usize = u32::MAX as usize;
 /// The changes of one call to one range: what the log keeps and what the memtable takes.
 ///
 /// It is encoded before the range's lock is taken; [`Batch::sequence`] then only patches numbers.
+/// A value that makes up most of it is not copied: it stays where the request has it, for the log
+/// and the memtable too.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    payload: Vec<u8>,
+    /// All but the spliced values. Shared with the memtable, once it is inserted.
+    payload: Arc<Vec<u8>>,
+    splices: Vec<Splice>,
     places: Vec<Place>,
     mutations: u32,
     first: SeqNo,
@@ -29,9 +39,11 @@ pub(crate) struct Place {
     /// Where its two lengths begin.
     pub(crate) start: u32,
     key: u32,
-    key_end: u32,
-    /// Where its value ends, and the next entry begins.
+    pub(crate) key_end: u32,
+    /// Where its value ends, unless that is spliced, and the next entry begins.
     pub(crate) end: u32,
+    /// Which splice its value is.
+    splice: Option<u16>,
     /// Which of the batch's mutations it is, from 0.
     ordinal: u32,
     /// Does the server give the timestamp?
@@ -46,34 +58,40 @@ impl Batch {
         let mutations = u32::try_from(count).expect("a batch has fewer than 2^32 mutations");
         let mut payload = Vec::with_capacity(Self::payload_bytes(rows));
         payload.push(VERSION);
-        let mut batch = Batch {
+        let mut encoder = Encoder {
             payload,
+            splices: Vec::new(),
+            spliced_from: spliced_from(rows),
             places: Vec::with_capacity(count),
-            mutations,
-            first: SeqNo::ZERO,
             newest: None,
         };
         let mut scratch = Vec::new();
         let mut ordinal = 0;
         for row in rows {
             for mutation in &row.mutations {
-                batch.put(&mut scratch, &row.row, mutation, ordinal);
+                encoder.put(&mut scratch, &row.row, mutation, ordinal);
                 ordinal += 1;
             }
         }
-        batch
+        let Encoder { payload, splices, places, newest, .. } = encoder;
+        let payload = Arc::new(payload);
+        Batch { payload, splices, places, mutations, first: SeqNo::ZERO, newest }
     }
 
-    /// Bytes that [`Batch::encode`] makes of `rows`, to within the escaping of zero bytes: lets an
-    /// admission check come before the work.
+    /// Bytes that [`Batch::encode`] makes of `rows`, without those that it leaves where they are,
+    /// to within the escaping of zero bytes: lets an admission check come before the work.
     pub fn payload_bytes(rows: &[RowMutations]) -> usize {
         let fixed = key::FIXED_BYTES + 4 + 2 * entry::VARINT_BYTES_MAX;
+        let spliced_from = spliced_from(rows);
         let cells = rows.iter().flat_map(|row| {
             row.mutations.iter().map(|mutation| {
                 fixed
                     + row.row.len()
                     + match mutation {
-                        Mutation::SetCell { qualifier, value, .. } => qualifier.len() + value.len(),
+                        Mutation::SetCell { qualifier, value, .. } => {
+                            let is_copied = value.len() < spliced_from;
+                            qualifier.len() + if is_copied { value.len() } else { 0 }
+                        }
                         Mutation::AddToCell { qualifier, .. } => qualifier.len() + 8,
                         Mutation::DeleteCells { qualifier, .. } => qualifier.len() + 16,
                         Mutation::DeleteFamily { .. } | Mutation::DeleteRow => 0,
@@ -83,12 +101,120 @@ impl Batch {
         1 + cells.sum::<usize>()
     }
 
+    /// How many sequence numbers it takes.
+    pub fn mutations(&self) -> u32 {
+        self.mutations
+    }
+
+    /// Gives the mutations the numbers from `first` on, and the cells without a timestamp
+    /// `server_time`. Allocates nothing.
+    pub fn sequence(&mut self, first: SeqNo, server_time: Timestamp) {
+        assert!(first > SeqNo::ZERO, "nothing carries sequence number 0");
+        self.first = first;
+        let payload = Arc::make_mut(&mut self.payload);
+        for place in &self.places {
+            let suffix = place.key_end as usize - SUFFIX_BYTES;
+            let seq = first.advance(u64::from(place.ordinal));
+            let (age, rest) = payload[suffix..].split_at_mut(8);
+            rest[..8].copy_from_slice(&(!seq.get()).to_be_bytes());
+            if place.server_time {
+                age.copy_from_slice(&(!(server_time.micros() as u64)).to_be_bytes());
+                self.newest = self.newest.max(Some(server_time));
+            }
+        }
+    }
+
+    /// The first of its numbers; zero before it is sequenced.
+    pub fn first_seq(&self) -> SeqNo {
+        self.first
+    }
+
+    /// The last of its numbers: publishing it shows the whole batch.
+    pub fn last_seq(&self) -> SeqNo {
+        self.first.advance(u64::from(self.mutations).saturating_sub(1))
+    }
+
+    /// The newest timestamp of its cells, if it sets any.
+    pub fn newest_timestamp(&self) -> Option<Timestamp> {
+        self.newest
+    }
+
+    /// What the log keeps, in one piece.
+    pub fn payload(&self) -> Cow<'_, [u8]> {
+        if self.splices.is_empty() {
+            return Cow::Borrowed(&self.payload);
+        }
+        let (payload, splices) = self.parts();
+        Cow::Owned(Splice::parts(payload, splices).collect::<Vec<_>>().concat())
+    }
+
+    /// What the log keeps, and what belongs into it and was not copied.
+    pub fn parts(&self) -> (&[u8], &[Splice]) {
+        (&self.payload, &self.splices)
+    }
+
+    /// Bytes that the log keeps.
+    pub fn payload_len(&self) -> usize {
+        Splice::whole_len(&self.payload, &self.splices)
+    }
+
+    pub(crate) fn shared_payload(&self) -> &Arc<Vec<u8>> {
+        &self.payload
+    }
+
+    /// Its cells and tombstones, in the order of the request.
+    pub fn cells(&self) -> impl Iterator<Item = CellRef<'_>> {
+        self.places.iter().map(|place| CellRef { key: self.key(place), value: self.value(place) })
+    }
+
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub(crate) fn key(&self, place: &Place) -> &[u8] {
+        &self.payload[place.key as usize..place.key_end as usize]
+    }
+
+    pub(crate) fn value(&self, place: &Place) -> &[u8] {
+        match place.splice {
+            Some(splice) => &self.splices[usize::from(splice)].bytes,
+            None => &self.payload[place.key_end as usize..place.end as usize],
+        }
+    }
+}
+
+/// From which size on values are spliced: those that most of `rows` consists of.
+///
+/// A spliced value keeps all of its request in memory, so it must be most of that.
+fn spliced_from(rows: &[RowMutations]) -> usize {
+    let all: usize = rows.iter().map(RowMutations::bytes).sum();
+    SPLICED_BYTES_MIN.max(all / 2)
+}
+
+/// A batch on its way into being.
+struct Encoder {
+    payload: Vec<u8>,
+    splices: Vec<Splice>,
+    spliced_from: usize,
+    places: Vec<Place>,
+    newest: Option<Timestamp>,
+}
+
+impl Encoder {
     fn put(&mut self, key: &mut Vec<u8>, row: &[u8], mutation: &Mutation, ordinal: u32) {
         key.clear();
         let (stored_range, stored_operand);
         let mut server_time = false;
         let seq = SeqNo::ZERO;
         let value: &[u8] = match mutation {
+            Mutation::SetCell { family, qualifier, timestamp, value }
+                if value.len() >= self.spliced_from =>
+            {
+                self.newest = self.newest.max(*timestamp);
+                let at = timestamp.unwrap_or(Timestamp::ZERO);
+                key::put_cell(key, row, *family, qualifier, at, seq);
+                return self.push_spliced(key, value, ordinal, timestamp.is_none());
+            }
             Mutation::SetCell { family, qualifier, timestamp, value } => {
                 server_time = timestamp.is_none();
                 self.newest = self.newest.max(*timestamp);
@@ -125,79 +251,45 @@ impl Batch {
     }
 
     fn push(&mut self, key: &[u8], value: &[u8], ordinal: u32, server_time: bool) {
+        self.begin_entry(key, value.len(), ordinal, server_time);
+        self.payload.extend_from_slice(value);
+        self.end_entry();
+    }
+
+    fn push_spliced(&mut self, key: &[u8], value: &Bytes, ordinal: u32, server_time: bool) {
+        self.begin_entry(key, value.len(), ordinal, server_time);
+        let splice = u16::try_from(self.splices.len()).expect("two values at most are spliced");
+        self.splices.push(Splice { at: self.payload.len(), bytes: value.clone() });
+        if let Some(place) = self.places.last_mut() {
+            place.splice = Some(splice);
+        }
+        self.end_entry();
+    }
+
+    fn begin_entry(&mut self, key: &[u8], value_len: usize, ordinal: u32, server_time: bool) {
         let start = self.payload.len();
-        entry::put_header(&mut self.payload, key.len(), value.len());
+        entry::put_header(&mut self.payload, key.len(), value_len);
         let key_start = self.payload.len();
         self.payload.extend_from_slice(key);
-        self.payload.extend_from_slice(value);
         let end = self.payload.len();
         assert!(end <= PAYLOAD_BYTES_MAX, "a batch past all limits: {end}");
         self.places.push(Place {
             start: start as u32,
             key: key_start as u32,
-            key_end: (key_start + key.len()) as u32,
+            key_end: end as u32,
             end: end as u32,
+            splice: None,
             ordinal,
             server_time,
         });
     }
 
-    /// How many sequence numbers it takes.
-    pub fn mutations(&self) -> u32 {
-        self.mutations
-    }
-
-    /// Gives the mutations the numbers from `first` on, and the cells without a timestamp
-    /// `server_time`. Allocates nothing.
-    pub fn sequence(&mut self, first: SeqNo, server_time: Timestamp) {
-        assert!(first > SeqNo::ZERO, "nothing carries sequence number 0");
-        self.first = first;
-        for place in &self.places {
-            let suffix = place.key_end as usize - SUFFIX_BYTES;
-            let seq = first.advance(u64::from(place.ordinal));
-            let (age, rest) = self.payload[suffix..].split_at_mut(8);
-            rest[..8].copy_from_slice(&(!seq.get()).to_be_bytes());
-            if place.server_time {
-                age.copy_from_slice(&(!(server_time.micros() as u64)).to_be_bytes());
-                self.newest = self.newest.max(Some(server_time));
-            }
+    fn end_entry(&mut self) {
+        let end = self.payload.len();
+        assert!(end <= PAYLOAD_BYTES_MAX, "a batch past all limits: {end}");
+        if let Some(place) = self.places.last_mut() {
+            place.end = end as u32;
         }
-    }
-
-    /// The first of its numbers; zero before it is sequenced.
-    pub fn first_seq(&self) -> SeqNo {
-        self.first
-    }
-
-    /// The last of its numbers: publishing it shows the whole batch.
-    pub fn last_seq(&self) -> SeqNo {
-        self.first.advance(u64::from(self.mutations).saturating_sub(1))
-    }
-
-    /// The newest timestamp of its cells, if it sets any.
-    pub fn newest_timestamp(&self) -> Option<Timestamp> {
-        self.newest
-    }
-
-    /// What the log keeps.
-    pub fn payload(&self) -> &[u8] {
-        &self.payload
-    }
-
-    /// Its cells and tombstones, in the order of the request.
-    pub fn cells(&self) -> impl Iterator<Item = CellRef<'_>> {
-        self.places.iter().map(|place| CellRef {
-            key: self.key(place),
-            value: &self.payload[place.key_end as usize..place.end as usize],
-        })
-    }
-
-    pub(crate) fn places(&self) -> &[Place] {
-        &self.places
-    }
-
-    pub(crate) fn key(&self, place: &Place) -> &[u8] {
-        &self.payload[place.key as usize..place.key_end as usize]
     }
 }
 
@@ -336,7 +428,7 @@ mod tests {
         batch.sequence(seq(10), at(1000));
         assert_eq!((batch.first_seq(), batch.last_seq()), (seq(10), seq(12)));
         assert_eq!(batch.newest_timestamp(), Some(at(1000)));
-        let cells: Vec<String> = decode_payload(batch.payload())
+        let cells: Vec<String> = decode_payload(&batch.payload())
             .unwrap()
             .map(|cell| format!("{:?}", ParsedKey::parse(cell.key).unwrap()))
             .collect();
@@ -368,7 +460,7 @@ mod tests {
         )];
         let mut batch = Batch::encode(&rows);
         batch.sequence(seq(1), at(1));
-        assert_eq!(decode_payload(batch.payload()).unwrap().count(), 5);
+        assert_eq!(decode_payload(&batch.payload()).unwrap().count(), 5);
         let mut refused = 0;
         for _ in 0..20_000 {
             let mut bytes = batch.payload().to_vec();
@@ -395,7 +487,8 @@ mod tests {
         let mut batch = Batch::encode(&[row("a", vec![add("q", None, -2)])]);
         batch.sequence(seq(3), at(1000));
         assert_eq!(batch.newest_timestamp(), Some(at(1000)));
-        let cells: Vec<_> = decode_payload(batch.payload()).unwrap().collect();
+        let payload = batch.payload();
+        let cells: Vec<_> = decode_payload(&payload).unwrap().collect();
         let [cell] = cells[..] else { panic!("{} cells", cells.len()) };
         let parsed = ParsedKey::parse(cell.key).unwrap();
         assert_eq!(format!("{parsed:?}"), "a f2:q @1000us #3 ADD");

@@ -1,7 +1,7 @@
 //! The size that a message and what is in it may have, and clients and servers set to it.
 //!
 //! tonic's own limit for what it decodes, 4 MiB, is less than one cell may hold. The official
-//! clients set theirs to the same 256 MiB.
+//! clients set theirs to 256 MiB.
 
 use bytes::Bytes;
 use tonic::body::Body;
@@ -18,8 +18,9 @@ use crate::tepui::admin::v1::layouts_server::{Layouts, LayoutsServer};
 use crate::tepui::admin::v1::ranges_client::RangesClient;
 use crate::tepui::admin::v1::ranges_server::{Ranges, RangesServer};
 
-/// The most that one message may have, sent or received, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+/// The most that one message may have, sent or received, in bytes: mutations of 256 MiB, and what
+/// stands around them.
+pub const MESSAGE_BYTES_MAX: usize = (256 << 20) + (1 << 20);
 
 /// Mutations of one request, and entries of one batch.
 pub const MUTATIONS_MAX: usize = 100_000;

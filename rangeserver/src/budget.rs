@@ -5,28 +5,62 @@
 //! memtables are below theirs, which a flush brings about; each for a limited time. What is
 //! admitted may exceed a share by that one request, never by more: so a request larger than the
 //! whole share is possible, alone.
+//!
+//! What exceeds a share is taken from the cache, which gives up blocks for as long. So all together
+//! stay within the budget if whoever needs more than a share leaves the others room:
+//! [`Budget::admit_large`] and, for a batch larger than the requests' share, [`Budget::admit`] wait
+//! until the whole fits, and ask for flushes down to what it leaves ([`Budget::goal`]).
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use client::Error;
 use env::Env;
+use sstable::BlockCache;
 use tokio::sync::Notify;
 use types::ErrorKind;
 
 /// After a refusal for want of memory, a caller should wait this long.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
+/// The cache keeps one of so many parts of the budget in any case.
+const KEPT_PARTS: u64 = 16;
+/// What the cache lends changes in steps of this, so that it seldom changes.
+const LENT_STEP_BYTES: u64 = 1 << 20;
+
+/// How the budget is divided, bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shares {
+    pub(crate) all: u64,
+    pub(crate) memtables: u64,
+    pub(crate) requests: u64,
+}
+
 /// Counts memory in use.
-#[derive(Debug)]
 pub(crate) struct Budget {
-    memtables_share: u64,
-    requests_share: u64,
+    shares: Shares,
+    cache: Arc<BlockCache>,
     memtables: AtomicU64,
-    requests: Mutex<u64>,
+    requests: Mutex<Requests>,
+    /// Requests exceed their share, or the cache has lent.
+    is_beyond: AtomicBool,
     /// Something was given back.
     freed: Notify,
+    /// Memtables are to be flushed.
+    pub(crate) flush_work: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Requests {
+    /// Bytes of batches and replies under way.
+    held: u64,
+    /// Bytes of large requests that were admitted before they were received.
+    large: u64,
+    /// What the memtables must come down to, for each who waits for it.
+    goals: Vec<u64>,
+    /// What the cache has lent.
+    lent: u64,
 }
 
 /// Bytes that a request holds; given back when dropped.
@@ -36,15 +70,39 @@ pub(crate) struct Held {
     bytes: u64,
 }
 
+/// Memory of a large request, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct HeldLarge {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+/// A wish that the memtables come down, withdrawn when dropped.
+struct Wish<'a> {
+    budget: &'a Budget,
+    goal: Option<u64>,
+}
+
+impl std::fmt::Debug for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Budget")
+            .field("memtables", &self.memtables())
+            .field("requests", &*self.held())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Budget {
-    pub(crate) fn new(memtables_share: u64, requests_share: u64) -> Budget {
-        assert!(memtables_share > 0 && requests_share > 0, "shares of a budget");
+    pub(crate) fn new(shares: Shares, cache: Arc<BlockCache>) -> Budget {
+        assert!(shares.memtables > 0 && shares.requests > 0, "shares of a budget");
         Budget {
-            memtables_share,
-            requests_share,
+            shares,
+            cache,
             memtables: AtomicU64::new(0),
-            requests: Mutex::new(0),
+            requests: Mutex::default(),
+            is_beyond: AtomicBool::new(false),
             freed: Notify::new(),
+            flush_work: Notify::new(),
         }
     }
 
@@ -54,12 +112,18 @@ impl Budget {
     }
 
     pub(crate) fn memtables_share(&self) -> u64 {
-        self.memtables_share
+        self.shares.memtables
     }
 
     /// Bytes of requests and replies under way.
     pub(crate) fn requests(&self) -> u64 {
-        *self.held()
+        let requests = self.held();
+        requests.held + requests.large
+    }
+
+    /// What the memtables are to come down to, if somebody waits for that.
+    pub(crate) fn goal(&self) -> Option<u64> {
+        self.held().goals.iter().min().copied()
     }
 
     /// A range's memtables grew or shrank from `before` to `after` bytes.
@@ -67,8 +131,26 @@ impl Budget {
         // Each change says what it replaces, so the sum is right in any order of the changes,
         // though it may dip below zero for a moment.
         self.memtables.fetch_add(after.wrapping_sub(before), SeqCst);
+        if self.memtables() > self.shares.memtables || self.is_beyond.load(SeqCst) {
+            self.settle(&mut self.held());
+        }
         if after < before {
             self.freed.notify_waiters();
+        }
+    }
+
+    /// Has the cache lend what exceeds the shares.
+    fn settle(&self, requests: &mut Requests) {
+        // It dips below zero for a moment.
+        let memtables = self.memtables().cast_signed().max(0).cast_unsigned();
+        let used = memtables.saturating_add(requests.held).saturating_add(requests.large);
+        let excess = used.saturating_sub(self.shares.memtables + self.shares.requests);
+        let lent = excess.next_multiple_of(LENT_STEP_BYTES);
+        let is_beyond = lent > 0 || requests.held + requests.large > self.shares.requests;
+        self.is_beyond.store(is_beyond, SeqCst);
+        if lent != requests.lent {
+            requests.lent = lent;
+            self.cache.lend(lent);
         }
     }
 
@@ -77,7 +159,8 @@ impl Budget {
         self.freed.notify_waiters();
     }
 
-    /// Waits until `bytes` fit the requests' share.
+    /// Waits until `bytes` fit the requests' share; those that never do wait until they fit the
+    /// budget beside all else.
     ///
     /// # Errors
     /// `ResourceExhausted` when they do not within `limit`.
@@ -88,13 +171,56 @@ impl Budget {
         limit: Duration,
     ) -> client::Result<Held> {
         let what = "requests under way hold all the memory that they may";
+        let mut wish = Wish { budget: self, goal: None };
         self.wait_until(env, limit, what, || {
-            let mut held = self.held();
-            let fits = *held == 0 || held.saturating_add(bytes) <= self.requests_share;
-            fits.then(|| *held += bytes)
+            let mut requests = self.held();
+            let after = requests.held.saturating_add(bytes);
+            let fits_share = after <= self.shares.requests;
+            let fits =
+                fits_share || (requests.held == 0 && wish.fits(&mut requests, bytes, self.most()));
+            fits.then(|| {
+                requests.held = after;
+                self.settle(&mut requests);
+            })
         })
         .await?;
+        drop(wish);
         Ok(Held { budget: Arc::clone(self), bytes })
+    }
+
+    /// Waits until a request of `bytes` that is still to be received fits the budget beside all
+    /// else.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` when it does not within `limit`, or would not beside nothing else.
+    pub(crate) async fn admit_large(
+        self: &Arc<Self>,
+        env: &Env,
+        bytes: u64,
+        limit: Duration,
+    ) -> client::Result<HeldLarge> {
+        let most = self.most();
+        if bytes > most {
+            let text = format!("a request of {bytes} bytes, but the memory for all is {most}");
+            return Err(Error::new(ErrorKind::ResourceExhausted, text));
+        }
+        let what = "memtables and requests under way hold all the memory that they may";
+        let mut wish = Wish { budget: self, goal: None };
+        self.wait_until(env, limit, what, || {
+            let mut requests = self.held();
+            wish.fits(&mut requests, bytes, most).then(|| {
+                requests.large += bytes;
+                self.settle(&mut requests);
+            })
+        })
+        .await?;
+        drop(wish);
+        Ok(HeldLarge { budget: Arc::clone(self), bytes })
+    }
+
+    /// All that may be held at the same time.
+    fn most(&self) -> u64 {
+        self.shares.all - self.shares.all / KEPT_PARTS
     }
 
     /// Waits until `ready` gives a value; it is asked again when something is given back.
@@ -128,8 +254,50 @@ impl Budget {
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, u64> {
+    fn held(&self) -> MutexGuard<'_, Requests> {
         self.requests.lock().expect("no holder of this lock panics")
+    }
+}
+
+impl Wish<'_> {
+    /// Do `bytes` fit `most` beside all that is held? If not, the memtables are to come down. Those
+    /// that are too large for that wait for empty memtables.
+    fn fits(&mut self, requests: &mut Requests, bytes: u64, most: u64) -> bool {
+        self.withdraw(requests);
+        let held = requests.held.saturating_add(requests.large).saturating_add(bytes);
+        let goal = most.saturating_sub(held);
+        if self.budget.memtables().cast_signed() <= goal.cast_signed() {
+            return true;
+        }
+        requests.goals.push(goal);
+        self.goal = Some(goal);
+        self.budget.flush_work.notify_one();
+        false
+    }
+
+    fn withdraw(&mut self, requests: &mut Requests) {
+        if let Some(goal) = self.goal.take()
+            && let Some(place) = requests.goals.iter().position(|other| *other == goal)
+        {
+            requests.goals.swap_remove(place);
+        }
+    }
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        let budget = self.budget;
+        self.withdraw(&mut budget.held());
+    }
+}
+
+impl Drop for HeldLarge {
+    fn drop(&mut self) {
+        let mut requests = self.budget.held();
+        requests.large -= self.bytes;
+        self.budget.settle(&mut requests);
+        drop(requests);
+        self.budget.freed.notify_waiters();
     }
 }
 
@@ -138,9 +306,10 @@ impl Held {
     /// only when they are there.
     pub(crate) fn resize(&mut self, bytes: u64) {
         let before = std::mem::replace(&mut self.bytes, bytes);
-        let mut held = self.budget.held();
-        *held = *held - before + bytes;
-        drop(held);
+        let mut requests = self.budget.held();
+        requests.held = requests.held - before + bytes;
+        self.budget.settle(&mut requests);
+        drop(requests);
         if bytes < before {
             self.budget.freed.notify_waiters();
         }
@@ -157,10 +326,15 @@ impl Drop for Held {
 mod tests {
     use super::*;
 
+    fn budget(memtables: u64, requests: u64, cache: u64) -> Arc<Budget> {
+        let shares = Shares { all: memtables + requests + cache, memtables, requests };
+        Arc::new(Budget::new(shares, Arc::new(BlockCache::new(cache))))
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_request_waits_for_room_and_is_refused_in_the_end() {
         let env = Env::simulated(1);
-        let budget = Arc::new(Budget::new(100, 100));
+        let budget = budget(100, 100, 100);
         let limit = Duration::from_secs(1);
         let first = budget.admit(&env, 80, limit).await.unwrap();
         let refused = budget.admit(&env, 30, limit).await.unwrap_err();
@@ -183,11 +357,64 @@ mod tests {
 
     #[test]
     fn memtables_add_up_in_any_order_of_their_changes() {
-        let budget = Budget::new(100, 100);
+        let budget = budget(100, 100, 100);
         budget.recount_memtables(70, 90);
         budget.recount_memtables(0, 70);
         assert_eq!(budget.memtables(), 90);
         budget.recount_memtables(90, 10);
         assert_eq!(budget.memtables(), 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_large_waits_until_the_memtables_leave_it_room() {
+        const MIB: u64 = 1 << 20;
+        let env = Env::simulated(1);
+        let budget = budget(128 * MIB, 32 * MIB, 96 * MIB);
+        let limit = Duration::from_secs(1);
+        budget.recount_memtables(0, 160 * MIB);
+        assert_eq!(budget.goal(), None);
+        for large in [true, false] {
+            let waiting = env.spawn("waiting", {
+                let (budget, env) = (Arc::clone(&budget), env.clone());
+                async move {
+                    let bytes = 100 * MIB;
+                    if large {
+                        return budget.admit_large(&env, bytes, limit).await.map(drop);
+                    }
+                    budget.admit(&env, bytes, limit).await.map(drop)
+                }
+            });
+            env.sleep(Duration::from_millis(10)).await;
+            assert_eq!(budget.goal(), Some(140 * MIB), "a sixteenth is the cache's");
+            budget.recount_memtables(160 * MIB, 150 * MIB);
+            env.sleep(Duration::from_millis(10)).await;
+            assert_eq!((budget.goal(), budget.requests()), (Some(140 * MIB), 0));
+            budget.recount_memtables(150 * MIB, 140 * MIB);
+            waiting.join().await.unwrap().unwrap();
+            assert_eq!((budget.goal(), budget.requests()), (None, 0));
+            budget.recount_memtables(140 * MIB, 160 * MIB);
+        }
+        assert!(budget.admit_large(&env, 241 * MIB, limit).await.is_err(), "it never fits");
+        assert!(budget.admit_large(&env, 100 * MIB, limit).await.is_err(), "not in time");
+        assert_eq!(budget.goal(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_cache_lends_what_exceeds_the_shares() {
+        const MIB: u64 = 1 << 20;
+        let env = Env::simulated(1);
+        let budget = budget(128 * MIB, 32 * MIB, 96 * MIB);
+        let lent = || budget.held().lent;
+        budget.recount_memtables(0, 128 * MIB);
+        let reply = budget.admit(&env, 32 * MIB, Duration::ZERO).await.unwrap();
+        assert_eq!(lent(), 0);
+        drop(reply);
+        let large = budget.admit_large(&env, 50 * MIB + 1, Duration::ZERO).await.unwrap();
+        assert_eq!(lent(), 19 * MIB);
+        budget.recount_memtables(128 * MIB, 0);
+        assert_eq!(lent(), 0);
+        budget.recount_memtables(0, 150 * MIB);
+        drop(large);
+        assert_eq!(lent(), 0);
     }
 }

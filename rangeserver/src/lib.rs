@@ -24,5 +24,5 @@ pub use error::{Error, Result};
 pub use options::{Config, MEMORY_BUDGET_MIN, Options};
 pub use recover::Recovery;
 pub use seal::inspect_sealed;
-pub use server::{RangeServer, Statistics};
+pub use server::{LargeRequest, RangeServer, Statistics};
 pub use write::counters::{CommitStatistics, GROUP_SIZE_CLASSES};

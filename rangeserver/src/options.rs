@@ -10,8 +10,10 @@ use lsm::{EventListener, StoreOptions};
 use sstable::CacheForm;
 use storage::FileSystem;
 use types::SessionId;
+use types::limits::ROW_BYTES_MAX;
 use wal::LogOptions;
 
+use crate::budget::Shares;
 use crate::error::{Error, Result};
 
 /// The least memory that a server runs in, bytes.
@@ -43,6 +45,8 @@ pub struct Options {
     /// How many bytes a second the log, flushes, reads and merges may read and write together, in
     /// that order of precedence; 0 is without limit.
     pub io_bytes_per_second: u64,
+    /// Bytes of a row that a read answers with at most: a larger one is refused.
+    pub row_bytes_max: u64,
     /// How fast a scrub reads, bytes a second; 0 is without limit.
     pub scrub_bytes_per_second: u64,
     /// How often the server looks for work that nobody announced.
@@ -68,6 +72,7 @@ impl Default for Options {
             stall_max: Duration::from_secs(5),
             view_age_max: Duration::from_secs(3),
             io_bytes_per_second: 0,
+            row_bytes_max: ROW_BYTES_MAX as u64,
             scrub_bytes_per_second: 64 << 20,
             maintenance_interval: Duration::from_millis(100),
             compactions_max: 1,
@@ -113,6 +118,14 @@ impl Options {
     /// What requests and replies under way may take, bytes.
     pub fn requests_share(&self) -> u64 {
         self.memory_budget - self.memtables_share() - self.cache_share()
+    }
+
+    pub(crate) fn shares(&self) -> Shares {
+        Shares {
+            all: self.memory_budget,
+            memtables: self.memtables_share(),
+            requests: self.requests_share(),
+        }
     }
 
     /// The storage settings, with memtables that fit the budget.

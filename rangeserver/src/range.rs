@@ -144,7 +144,7 @@ impl Range {
             let end = pipeline.log.end();
             let floor = LogPosition { segment: end.segment, offset: end.offset };
             let seat = self.store.place(&batch, floor).map_err(|error| from_store(&error))?;
-            let bytes = batch.payload().len();
+            let bytes = batch.payload_len();
             let store = Arc::clone(&self.store);
             (pipeline.queue.enqueue(Sequenced::new(store, batch, reservation), bytes), seat)
         };

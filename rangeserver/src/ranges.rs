@@ -53,10 +53,9 @@ struct Place {
 }
 
 impl Ranges {
-    pub(crate) fn new(config: Config, budget: Arc<Budget>) -> Ranges {
-        let options = &config.options;
-        let cache = Arc::new(BlockCache::with_form(options.cache_share(), options.cache_form));
-        let limiter = RateLimiter::new(config.env.clone(), options.io_bytes_per_second);
+    pub(crate) fn new(config: Config, budget: Arc<Budget>, cache: Arc<BlockCache>) -> Ranges {
+        let limit = config.options.io_bytes_per_second;
+        let limiter = RateLimiter::new(config.env.clone(), limit);
         let file_ids = Arc::new(FileIds::new(config.session));
         Ranges {
             config,

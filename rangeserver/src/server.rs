@@ -21,18 +21,19 @@ use client::{
 };
 use env::Task;
 use lsm::{Batch, Event, Reason};
-use sstable::{CacheCounts, Pins};
+use sstable::{BlockCache, CacheCounts, Pins};
 use storage::Path;
 use tokio::sync::Notify;
 use types::{ErrorKind, RangeId, RowMutations, TableId, TableSchema};
 use wal::{Log, Reservation};
 
-use crate::budget::{Budget, RETRY_AFTER};
+use crate::budget::{Budget, HeldLarge, RETRY_AFTER};
 use crate::error::{Error, Result, from_log};
 use crate::maintenance::{self, Claims};
 use crate::options::Config;
 use crate::range::{Range, check_rows};
 use crate::ranges::{Ranges, table_folder};
+use crate::read::parking::Parking;
 use crate::read::replies::{READ_BYTES, RangeRead};
 use crate::recover::{LOGS_FOLDER, Recovery, recover};
 use crate::scrub::Scrubbing;
@@ -57,10 +58,10 @@ pub(crate) struct Shared {
     pub(crate) budget: Arc<Budget>,
     pub(crate) ranges: Arc<Ranges>,
     pub(crate) poison: Arc<Poison>,
-    /// Wakes the flush task.
-    pub(crate) flush_work: Notify,
     /// Wakes a compaction task.
     pub(crate) compaction_work: Notify,
+    /// What reads leave while nobody pulls them.
+    pub(crate) parking: Parking,
     /// Ranges that a compaction task works on.
     pub(crate) compacting: Claims,
     /// Wakes the task that divides and sweeps: at the stop.
@@ -95,6 +96,12 @@ pub struct Statistics {
     pub storage: lsm::Statistics,
 }
 
+/// Memory of a large request.
+#[derive(Debug)]
+pub struct LargeRequest {
+    _held: HeldLarge,
+}
+
 impl RangeServer {
     /// Recovers what dead sessions left, begins this session's log, and serves.
     ///
@@ -103,9 +110,10 @@ impl RangeServer {
     pub async fn start(config: Config) -> Result<Arc<RangeServer>> {
         config.options.validate()?;
         let options = &config.options;
-        let budget = Budget::new(options.memtables_share(), options.requests_share());
-        let budget = Arc::new(budget);
-        let ranges = Arc::new(Ranges::new(config.clone(), Arc::clone(&budget)));
+        let cache = BlockCache::with_form(options.cache_share(), options.cache_form);
+        let cache = Arc::new(cache);
+        let budget = Arc::new(Budget::new(options.shares(), Arc::clone(&cache)));
+        let ranges = Arc::new(Ranges::new(config.clone(), Arc::clone(&budget), cache));
         let recovery = recover(&ranges, &config).await?;
         let poison = Arc::new(Poison::new(Arc::clone(&config.on_poison)));
         let folder = log_folder(&config);
@@ -117,8 +125,8 @@ impl RangeServer {
             budget,
             ranges,
             poison,
-            flush_work: Notify::new(),
             compaction_work: Notify::new(),
+            parking: Parking::default(),
             compacting: Claims::default(),
             order_work: Notify::new(),
             disk_full: AtomicBool::new(false),
@@ -156,6 +164,17 @@ impl RangeServer {
     /// Why the server refuses all work, if it does for good.
     pub fn poisoned(&self) -> Option<String> {
         self.shared.poison.reason().map(str::to_owned)
+    }
+
+    /// Waits until there is memory for a request of `bytes` that is still to be received; it is
+    /// held until what this returns is dropped.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` when there is none in time, or never will be.
+    pub async fn admit_large(&self, bytes: u64) -> client::Result<LargeRequest> {
+        let Shared { budget, pipeline, config, .. } = &*self.shared;
+        let held = budget.admit_large(&pipeline.env, bytes, config.options.stall_max).await?;
+        Ok(LargeRequest { _held: held })
     }
 
     /// Flushes all ranges: for tools and tests.
@@ -210,7 +229,7 @@ impl RangeServer {
     async fn stop_tasks(&self) {
         let shared = &self.shared;
         shared.is_stopping.store(true, SeqCst);
-        shared.flush_work.notify_one();
+        shared.budget.flush_work.notify_one();
         shared.compaction_work.notify_waiters();
         shared.compaction_work.notify_one();
         shared.order_work.notify_one();
@@ -332,7 +351,7 @@ impl Shared {
         } else {
             return None;
         };
-        self.flush_work.notify_one();
+        self.budget.flush_work.notify_one();
         Some(reason)
     }
 
@@ -380,7 +399,7 @@ impl Shared {
             if !range.is_barred() {
                 return Some(Ok(()));
             }
-            self.flush_work.notify_one();
+            self.budget.flush_work.notify_one();
             self.check_serving().err().map(Err)
         };
         self.budget.wait_until(&self.pipeline.env, limit, what, ready).await?
@@ -421,15 +440,14 @@ impl Shared {
         }
         let env = &self.pipeline.env;
         let limit = self.patience(&target);
-        // The request itself, and its batch.
-        let carried: usize = rows.iter().map(RowMutations::bytes).sum();
-        let bytes = carried.saturating_add(Batch::payload_bytes(&rows));
+        // The batch: the request itself is in the books of whoever has received it.
+        let bytes = Batch::payload_bytes(&rows);
         let held = self.budget.admit(env, bytes as u64, limit).await?;
         let ticket = loop {
             self.wait_for_room(&range, limit).await?;
             self.wait_for_bar(&range, limit).await?;
             let batch = Batch::encode(&rows);
-            let space = self.log_space(batch.payload().len()).await?;
+            let space = self.log_space(batch.payload_len()).await?;
             self.check_serving()?;
             if let Some(ticket) = range.place(&target, &rows, batch, space, &self.pipeline)? {
                 break ticket;
@@ -437,7 +455,7 @@ impl Shared {
         };
         drop(rows);
         if range.store().wants_freeze() || self.is_log_long() {
-            self.flush_work.notify_one();
+            self.budget.flush_work.notify_one();
         }
         let outcome = ticket.wait(env).await;
         drop(held);

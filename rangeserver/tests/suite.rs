@@ -11,5 +11,6 @@ mod suite {
     mod peers;
     mod planted;
     mod pressure;
+    mod reversed;
     mod world;
 }

@@ -21,14 +21,16 @@ const OTHERS_SHARE_MIN: u64 = 8;
 ///
 /// Up to half of it may be pinned: blocks of tables that are kept in memory stay as long as their
 /// table is open. What every open table must hold (top index, filters, properties) is taken from
-/// the same bytes, and what is left serves all other blocks: an eighth at least, whatever the
-/// tables hold.
+/// the same bytes, and the owner of all memory may take some away for a time
+/// ([`BlockCache::lend`]). What is left serves all other blocks: an eighth at least.
 pub struct BlockCache {
     blocks: Cache<(FileId, u64), Held, HeldWeight>,
     form: CacheForm,
     counts: [Stripe; STRIPES],
     bytes: u64,
     pinned: Mutex<Pins>,
+    /// Bytes that are not to be used now.
+    lent: AtomicU64,
 }
 
 /// How a [`BlockCache`] keeps data blocks; index partitions and pinned blocks are always plain.
@@ -121,6 +123,7 @@ impl BlockCache {
             counts: Default::default(),
             bytes,
             pinned: Mutex::default(),
+            lent: AtomicU64::new(0),
         }
     }
 
@@ -128,6 +131,13 @@ impl BlockCache {
     pub fn used_bytes(&self) -> u64 {
         let pins = self.pins();
         self.blocks.weight() + pins.bytes + pins.tables
+    }
+
+    /// Uses `bytes` less than it might, until told otherwise.
+    pub fn lend(&self, bytes: u64) {
+        if self.lent.swap(bytes, Ordering::Relaxed) != bytes {
+            self.make_room();
+        }
     }
 
     /// What is pinned now.
@@ -224,11 +234,12 @@ impl Drop for PinnedBlocks {
 }
 
 impl BlockCache {
-    /// Fits what is not pinned into what the pinned blocks and the open tables leave.
+    /// Fits what is not pinned into what the pinned blocks, the open tables and the owner leave.
     fn make_room(&self) {
         // Under the lock: the last to come sets the capacity that holds.
         let pins = self.pinned();
-        let left = (self.bytes - pins.bytes).saturating_sub(pins.tables);
+        let taken = pins.tables.saturating_add(self.lent.load(Ordering::Relaxed));
+        let left = (self.bytes - pins.bytes).saturating_sub(taken);
         self.blocks.set_capacity(left.max(self.bytes / OTHERS_SHARE_MIN));
     }
 }

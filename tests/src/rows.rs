@@ -11,7 +11,7 @@ use prost::Message;
 use proto::google::bigtable::v2::ReadRowsResponse;
 use proto::google::bigtable::v2::read_rows_response::CellChunk;
 use proto::google::bigtable::v2::read_rows_response::cell_chunk::RowStatus;
-use types::{ReadSpec, RowSet, TableName};
+use types::{ReadSpec, RowOrder, RowSet, TableName};
 
 use crate::model::{Row, Violation};
 
@@ -43,7 +43,7 @@ pub async fn read(
     rows: RowSet,
 ) -> Result<Rows, ReadFailure> {
     let layout = router.layout(name).await?;
-    let spec = ReadSpec { rows, rows_limit: 0 };
+    let spec = ReadSpec { rows, rows_limit: 0, order: RowOrder::Ascending };
     let mut replies = router.read(name, layout, spec, None);
     let mut merge = Merge::default();
     while let Some(reply) = replies.next().await? {

@@ -11,6 +11,7 @@ mod mutation;
 mod range;
 mod read;
 mod schema;
+mod splice;
 mod tombstone;
 
 pub use error::ErrorKind;
@@ -19,10 +20,11 @@ pub use ids::{Epoch, FamilyId, FileId, Generation, RangeId, SeqNo, SessionId, Ta
 pub use key::{CellKey, CellRef, Kind, ParsedKey};
 pub use mutation::{Mutation, RowMutations};
 pub use range::{RowRange, RowSet, row_successor};
-pub use read::ReadSpec;
+pub use read::{ReadSpec, RowOrder};
 pub use schema::{
     Aggregate, Bloom, ColumnFamily, Compression, Granularity, GroupSettings, LocalityGroup,
     Retention, TableName, TableSchema, validate_family_name, validate_instance_name,
     validate_table_id,
 };
+pub use splice::Splice;
 pub use tombstone::TimestampRange;

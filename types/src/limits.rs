@@ -9,7 +9,12 @@ pub const FAMILY_NAME_BYTES_MAX: usize = 64;
 /// Characters of a table id (the last part of a table's name).
 pub const TABLE_ID_BYTES_MAX: usize = 50;
 /// Bytes of a cell's value.
-pub const VALUE_BYTES_MAX: usize = 16 << 20;
+pub const VALUE_BYTES_MAX: usize = 100 << 20;
+/// Bytes of a row that is read; what makes up more is refused while it is read.
+pub const ROW_BYTES_MAX: usize = 256 << 20;
+/// A value of at least so many bytes that makes up most of its request is not copied on its way
+/// into the log and the memtable.
+pub const SPLICED_BYTES_MIN: usize = 256 << 10;
 /// Mutations of one row operation, and in total of one batch of rows.
 pub const MUTATIONS_MAX: usize = 100_000;
 /// Bytes of one request, and of the mutations that one row operation carries.
@@ -34,3 +39,4 @@ pub const CELL_KEY_BYTES_MAX: usize =
     2 * (ROW_KEY_BYTES_MAX + QUALIFIER_BYTES_MAX) + 4 + crate::key::FIXED_BYTES;
 
 const _: () = assert!(VALUE_BYTES_MAX + CELL_KEY_BYTES_MAX < REQUEST_BYTES_MAX);
+const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);

@@ -1,5 +1,6 @@
 use bytes::Bytes;
 
+use crate::limits::SPLICED_BYTES_MIN;
 use crate::{FamilyId, Timestamp, TimestampRange};
 
 /// One change to a row, validated and with its family resolved; names no row itself.
@@ -70,5 +71,17 @@ impl RowMutations {
     /// Bytes that it carries: what budgets and statistics count.
     pub fn bytes(&self) -> usize {
         self.row.len() + self.mutations.iter().map(Mutation::bytes).sum::<usize>()
+    }
+
+    /// Copies values that are large, but have fewer bytes than `kept_from`: so that whoever keeps
+    /// one ([`crate::limits::SPLICED_BYTES_MIN`]) does not keep the request that it came in.
+    pub fn detach_values(&mut self, kept_from: usize) {
+        for mutation in &mut self.mutations {
+            if let Mutation::SetCell { value, .. } = mutation
+                && (SPLICED_BYTES_MIN..kept_from).contains(&value.len())
+            {
+                *value = Bytes::copy_from_slice(value);
+            }
+        }
     }
 }

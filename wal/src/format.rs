@@ -4,8 +4,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use env::planted::{PlantedBug, planted};
-use types::{Epoch, Fields, RangeId, SeqNo, SessionId};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use types::{Epoch, Fields, RangeId, SeqNo, SessionId, Splice};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 /// Bytes of a segment's header.
 pub const SEGMENT_HEADER_BYTES: usize = 88;
@@ -17,6 +17,8 @@ pub const ENTRY_HEADER_BYTES: usize = 33;
 pub const ALIGNMENT: usize = 8;
 /// Bytes of a frame's payload at most, without padding.
 pub const FRAME_PAYLOAD_BYTES_MAX: usize = 1 << 30;
+/// Parts of this size are written from where they stand: no buffer holds them a second time.
+const BORROWED_BYTES_MIN: usize = 256 << 10;
 /// The version that this program writes, and the newest that it reads.
 pub const VERSION: u16 = 1;
 
@@ -77,6 +79,15 @@ pub struct Entry<'a> {
     pub count: u32,
     /// Opaque to the log.
     pub payload: &'a [u8],
+    /// What belongs into the payload and stands elsewhere; ascending.
+    pub splices: &'a [Splice],
+}
+
+impl Entry<'_> {
+    /// Bytes of the payload, with all that belongs into it.
+    pub fn payload_len(&self) -> usize {
+        Splice::whole_len(self.payload, self.splices)
+    }
 }
 
 /// What one range added to the log, read back.
@@ -106,6 +117,7 @@ impl OwnedEntry {
             first_seq: self.first_seq,
             count: self.count,
             payload: &self.payload,
+            splices: &[],
         }
     }
 }
@@ -315,43 +327,50 @@ pub fn frame_len(payload: usize) -> u64 {
     (FRAME_HEADER_BYTES + payload.next_multiple_of(ALIGNMENT)) as u64
 }
 
-/// Appends a frame to `out`; `place` is where it will stand. The caller has checked that the
-/// entries fit [`FRAME_PAYLOAD_BYTES_MAX`].
-pub fn put_frame(
+/// A part of a frame that is written from where it stands, and how many of the buffer's bytes come
+/// before it.
+pub type Borrowed<'a> = (usize, &'a [u8]);
+
+/// Appends a frame to `out`, but for its large parts, which it returns; `place` is where it will
+/// stand. The caller has checked that the entries fit [`FRAME_PAYLOAD_BYTES_MAX`].
+#[must_use = "parts of the frame"]
+pub fn put_frame<'a>(
     out: &mut Vec<u8>,
     place: Place,
     number: u64,
     synced_to: u64,
-    entries: &[Entry<'_>],
-) {
-    put(out, place, number, synced_to, entries, 0);
+    entries: &[Entry<'a>],
+) -> Vec<Borrowed<'a>> {
+    put(out, place, number, synced_to, entries, 0)
 }
 
 /// Appends the end mark's frame to `out`: like [`put_frame`], without entries.
 pub fn put_end_mark(out: &mut Vec<u8>, place: Place, number: u64, synced_to: u64) {
-    put(out, place, number, synced_to, &[], END_MARK);
+    let borrowed = put(out, place, number, synced_to, &[], END_MARK);
+    assert!(borrowed.is_empty(), "an end mark has no entries");
 }
 
-fn put(
+fn put<'a>(
     out: &mut Vec<u8>,
     place: Place,
     number: u64,
     synced_to: u64,
-    entries: &[Entry<'_>],
+    entries: &[Entry<'a>],
     flags: u32,
-) {
+) -> Vec<Borrowed<'a>> {
     assert!(place.offset.is_multiple_of(ALIGNMENT as u64), "frames are aligned");
     assert!(synced_to <= place.offset, "a frame cannot vouch for itself");
     let start = out.len();
     let body = start + FRAME_HEADER_BYTES;
     out.resize(body, 0);
+    let mut borrowed = Vec::new();
     for entry in entries {
-        put_entry(out, entry);
+        put_entry(out, &mut borrowed, entry);
     }
-    let payload = out.len() - body;
+    let payload = out.len() - body + borrowed.iter().map(|(_, part)| part.len()).sum::<usize>();
     assert!(payload <= FRAME_PAYLOAD_BYTES_MAX, "the caller checked the frame's length");
-    out.resize(body + payload.next_multiple_of(ALIGNMENT), 0);
-    let sum = checksum(place, &out[body..]);
+    out.resize(out.len() + payload.next_multiple_of(ALIGNMENT) - payload, 0);
+    let sum = checksum_with(place, out, body, &borrowed);
     let entries = u32::try_from(entries.len()).expect("entries are fewer than payload bytes");
     let header = &mut out[start..body];
     header[8..16].copy_from_slice(&number.to_le_bytes());
@@ -363,17 +382,24 @@ fn put(
     header[44..48].copy_from_slice(&FRAME_MARK.to_le_bytes());
     let sum = checksum(place, &header[8..]);
     header[..8].copy_from_slice(&sum.to_le_bytes());
+    borrowed
 }
 
-fn put_entry(out: &mut Vec<u8>, entry: &Entry<'_>) {
-    let len = u32::try_from(entry.payload.len()).expect("the caller checked the frame's length");
+fn put_entry<'a>(out: &mut Vec<u8>, borrowed: &mut Vec<Borrowed<'a>>, entry: &Entry<'a>) {
+    let len = u32::try_from(entry.payload_len()).expect("the caller checked the frame's length");
     out.push(entry.kind as u8);
     out.extend_from_slice(&entry.range.get().to_le_bytes());
     out.extend_from_slice(&entry.epoch.get().to_le_bytes());
     out.extend_from_slice(&entry.first_seq.get().to_le_bytes());
     out.extend_from_slice(&entry.count.to_le_bytes());
     out.extend_from_slice(&len.to_le_bytes());
-    out.extend_from_slice(entry.payload);
+    for part in Splice::parts(entry.payload, entry.splices) {
+        if part.len() >= BORROWED_BYTES_MIN {
+            borrowed.push((out.len(), part));
+        } else {
+            out.extend_from_slice(part);
+        }
+    }
 }
 
 /// Does the payload, padding included, belong to `header` at this place?
@@ -427,11 +453,31 @@ fn decode_entry(rest: &mut Fields<'_>, all: &Bytes) -> Result<OwnedEntry, String
     Ok(OwnedEntry { kind, range, epoch, first_seq, count, payload: all.slice_ref(payload) })
 }
 
+/// The checksum of what follows the first `start` bytes of `out`, with all that is borrowed put in.
+fn checksum_with(place: Place, out: &[u8], start: usize, borrowed: &[Borrowed<'_>]) -> u64 {
+    if borrowed.is_empty() {
+        return checksum(place, &out[start..]);
+    }
+    let mut sum = Xxh3::with_seed(seed_of(place));
+    let mut from = start;
+    for (at, part) in borrowed {
+        sum.update(&out[from..*at]);
+        sum.update(part);
+        from = *at;
+    }
+    sum.update(&out[from..]);
+    sum.digest()
+}
+
 /// The checksum of bytes that stand at `place`, or belong to the frame there.
 fn checksum(place: Place, bytes: &[u8]) -> u64 {
+    xxh3_64_with_seed(bytes, seed_of(place))
+}
+
+fn seed_of(place: Place) -> u64 {
     // Planted: without seed and offset, a frame of any segment's former life passes.
     if planted(PlantedBug::AcceptStaleFrame) {
-        return xxh3_64_with_seed(bytes, 0);
+        return 0;
     }
-    xxh3_64_with_seed(bytes, place.seed.wrapping_add(place.offset))
+    place.seed.wrapping_add(place.offset)
 }

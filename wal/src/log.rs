@@ -218,7 +218,7 @@ impl Log {
     /// both with nothing written; `Poisoned` when the write failed, now or earlier.
     pub fn append(&self, entries: &[Entry<'_>]) -> Result<Position> {
         assert!(!entries.is_empty(), "a frame has entries");
-        let payload = entries.iter().map(|entry| entry.payload.len()).sum();
+        let payload = entries.iter().map(Entry::payload_len).sum();
         let bytes = payload_len(payload, entries.len()).map(frame_len)?;
         self.inner.writer().append(&self.inner, entries, bytes)
     }

@@ -1,4 +1,4 @@
-//! The CPU time of a process, as the operating system accounts it.
+//! The CPU time and the memory of a process, as the operating system accounts them.
 
 use std::time::Duration;
 
@@ -17,4 +17,13 @@ pub(crate) fn used(pid: u32) -> Result<Duration> {
     let mut ticks = || -> Result<u64> { Ok(fields.next().ok_or("short stat")?.parse()?) };
     let total = ticks()? + ticks()?;
     Ok(Duration::from_millis(total * 1000 / TICKS_PER_SECOND))
+}
+
+/// The most resident memory that the process has had, bytes.
+#[expect(clippy::disallowed_methods, reason = "reads the kernel's accounting, not data")]
+pub(crate) fn peak_memory(pid: u32) -> Result<u64> {
+    let status = String::from_utf8(std::fs::read(format!("/proc/{pid}/status"))?)?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no peak")?;
+    let kib: u64 = peak.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib << 10)
 }

@@ -1,7 +1,8 @@
 //! The client side: puts and gets of 1 KiB rows through the generated client.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,9 +12,12 @@ use proto::google::bigtable::admin::v2 as admin;
 use proto::google::bigtable::v2;
 use proto::google::bigtable::v2::bigtable_client::BigtableClient;
 use proto::google::bigtable::v2::mutation::{Mutation, SetCell};
+use proto::google::bigtable::v2::row_range::{EndKey, StartKey};
 use rand::rngs::StdRng;
 use rand::{Rng, RngCore, SeedableRng};
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
+use types::limits::VALUE_BYTES_MAX;
 
 use crate::server::Served;
 use crate::{Result, cpu};
@@ -28,6 +32,8 @@ pub(crate) const VALUE_BYTES: usize = 1024;
 const INSTANCE: &str = "projects/figures/instances/figures";
 const TABLE_ID: &str = "figures";
 const BATCH_BYTES: u64 = 512 << 10;
+/// How long a server that is full is left alone.
+const FULL_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a row besides its value, about.
 pub(crate) const ROW_BYTES: u64 = 53;
 
@@ -120,11 +126,17 @@ impl Load {
 
     /// Writes rows 0 to `rows`, with values of `value_bytes`, in batches of about half a MiB.
     pub(crate) async fn fill(&self, rows: u64, value_bytes: usize) -> Result<()> {
-        let mut random = StdRng::seed_from_u64(1);
+        self.fill_rows(0..rows, value_bytes).await
+    }
+
+    /// Writes some of the rows that [`Load::fill`] writes. A server that is full for the moment is
+    /// asked again.
+    pub(crate) async fn fill_rows(&self, rows: Range<u64>, value_bytes: usize) -> Result<()> {
+        let mut random = StdRng::seed_from_u64(1 + rows.start);
         let mut client = self.clients[0].clone();
         let batch_rows = (BATCH_BYTES / (value_bytes as u64 + ROW_BYTES)).max(1);
-        for first in (0..rows).step_by(usize::try_from(batch_rows)?) {
-            let entries = (first..rows.min(first + batch_rows)).map(|number| {
+        for first in rows.clone().step_by(usize::try_from(batch_rows)?) {
+            let entries = (first..rows.end.min(first + batch_rows)).map(|number| {
                 v2::mutate_rows_request::Entry {
                     row_key: row_key(number),
                     mutations: vec![set_cell(&mut random, value_bytes)],
@@ -136,17 +148,70 @@ impl Load {
                 entries: entries.collect(),
                 ..Default::default()
             };
-            let mut replies = client.mutate_rows(request).await?.into_inner();
-            while let Some(reply) = replies.message().await? {
-                let refused = |entry: &v2::mutate_rows_response::Entry| {
-                    entry.status.as_ref().is_some_and(|status| status.code != 0)
-                };
-                if let Some(entry) = reply.entries.iter().find(|entry| refused(entry)) {
-                    return Err(format!("a row was refused: {:?}", entry.status).into());
-                }
+            while !write_batch(&mut client, &request).await? {
+                self.env.sleep(FULL_PAUSE).await;
             }
         }
         Ok(())
+    }
+
+    /// Reads the table from its first row to its last, or until it is told to stop; bytes of
+    /// values.
+    pub(crate) async fn scan(&self, client: usize, stop: &AtomicBool) -> Result<u64> {
+        let rows = v2::RowRange {
+            start_key: Some(StartKey::StartKeyClosed(Bytes::from_static(b"row"))),
+            end_key: Some(EndKey::EndKeyOpen(Bytes::from_static(b"rox"))),
+        };
+        let request = v2::ReadRowsRequest {
+            table_name: table_name(),
+            rows: Some(v2::RowSet { row_ranges: vec![rows], ..Default::default() }),
+            ..Default::default()
+        };
+        let mut replies = self.clients[client].clone().read_rows(request).await?.into_inner();
+        let mut bytes = 0;
+        while let Some(reply) = replies.message().await? {
+            bytes += reply.chunks.iter().map(|chunk| chunk.value.len() as u64).sum::<u64>();
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Writes a cell of the largest size, and reads it back.
+    pub(crate) async fn large_cell(&self, client: usize) -> Result<()> {
+        let mut random = StdRng::seed_from_u64(self.env.random_u64());
+        let row_key = Bytes::from_static(b"large");
+        let cell = set_cell(&mut random, VALUE_BYTES_MAX);
+        let request = v2::MutateRowRequest {
+            table_name: table_name(),
+            row_key: row_key.clone(),
+            mutations: vec![cell],
+            ..Default::default()
+        };
+        let mut client = self.clients[client].clone();
+        while let Err(status) = client.mutate_row(request.clone()).await {
+            if status.code() != Code::ResourceExhausted {
+                return Err(status.into());
+            }
+            self.env.sleep(FULL_PAUSE).await;
+        }
+        let Some(Mutation::SetCell(SetCell { value, .. })) = &request.mutations[0].mutation else {
+            return Err("a cell was set".into());
+        };
+        let request = v2::ReadRowsRequest {
+            table_name: table_name(),
+            rows: Some(v2::RowSet { row_keys: vec![row_key], ..Default::default() }),
+            ..Default::default()
+        };
+        let mut replies = client.read_rows(request).await?.into_inner();
+        let mut rest = &value[..];
+        while let Some(reply) = replies.message().await? {
+            for chunk in reply.chunks {
+                rest = rest.strip_prefix(&chunk.value[..]).ok_or("the large cell is another")?;
+            }
+        }
+        if rest.is_empty() { Ok(()) } else { Err("the large cell is cut".into()) }
     }
 
     /// Puts `count` rows, one at a time in each of `writers` tasks.
@@ -231,6 +296,30 @@ impl Load {
             p50: times[times.len() / 2],
         })
     }
+}
+
+/// Writes the rows of one request. `false`: the server has no room now.
+async fn write_batch(
+    client: &mut BigtableClient<Channel>,
+    request: &v2::MutateRowsRequest,
+) -> Result<bool> {
+    let full = Code::ResourceExhausted;
+    let mut replies = match client.mutate_rows(request.clone()).await {
+        Ok(replies) => replies.into_inner(),
+        Err(status) if status.code() == full => return Ok(false),
+        Err(status) => return Err(status.into()),
+    };
+    let mut has_room = true;
+    while let Some(reply) = replies.message().await? {
+        for status in reply.entries.iter().filter_map(|entry| entry.status.as_ref()) {
+            match status.code {
+                0 => {}
+                code if code == full as i32 => has_room = false,
+                _ => return Err(format!("a row was refused: {status:?}").into()),
+            }
+        }
+    }
+    Ok(has_room)
 }
 
 fn own_cpu() -> Result<Duration> {

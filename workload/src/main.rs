@@ -8,6 +8,9 @@
 //! `--restart` measures instead how long a server that was killed takes to be ready again, for a
 //! log of small cells and one of big ones.
 //!
+//! `--memory` measures instead the most memory that a server takes under load, scans and cells of
+//! 100 MiB, against its budget.
+//!
 //! Each round measures every contender once, in turn (A B A B …); the medians over the rounds are
 //! what is printed. CPU is what the operating system charged to the server's process.
 //!
@@ -17,6 +20,7 @@
 mod cpu;
 mod echo;
 mod load;
+mod memory;
 mod raw_sync;
 mod report;
 mod restart;
@@ -62,6 +66,15 @@ struct Options {
     /// MiB of log that a killed server leaves.
     #[arg(long, default_value_t = 128)]
     log_mib: u64,
+    /// Measure the most memory that a server takes instead.
+    #[arg(long)]
+    memory: bool,
+    /// MiB of rows to load meanwhile.
+    #[arg(long, default_value_t = 1024)]
+    load_mib: u64,
+    /// MiB of its memory budget.
+    #[arg(long, default_value_t = 256)]
+    budget_mib: u64,
     /// Serve the echo yardstick on this port instead of measuring (used by itself).
     #[arg(long, hide = true)]
     serve_echo: bool,
@@ -78,6 +91,9 @@ async fn main() -> Result<()> {
     }
     if options.restart {
         return restart::measure(&options).await;
+    }
+    if options.memory {
+        return memory::measure(&options).await;
     }
     let folder = tempfile::tempdir_in(".")?;
     let tepui = Served::tepui(&options.tepui, folder.path(), "1G").await?;

@@ -3,7 +3,8 @@
     BIGTABLE_EMULATOR_HOST=127.0.0.1:PORT python official_client.py write   # before the server is killed
     BIGTABLE_EMULATOR_HOST=127.0.0.1:PORT python official_client.py verify  # after it came back
 
-`count` and `recount` do the same with aggregates and with a family that keeps few versions.
+`count` and `recount` do the same with aggregates and with a family that keeps few versions, `large`
+and `relarge` with cells of 100 MiB and reversed reads.
 
 Every expectation is an assertion; the last line printed is `ok` and the number of checks.
 """
@@ -25,10 +26,12 @@ from google.cloud.bigtable.data import (
     SetCell,
 )
 from google.cloud.bigtable.data.exceptions import MutationsExceptionGroup
+from google.cloud.bigtable_v2.types import ReadRowsRequest
 from google.cloud.bigtable_admin_v2.types import ColumnFamily, Table, Type
 
 PROJECT, INSTANCE, TABLE = "first-light", "instance-1", "official"
 COUNTS, ROUNDS = "counts", 400
+LARGE, LARGE_BYTES = "large", 100 << 20
 BIG = bytes(range(256)) * (5 << 12)  # 5 MiB: more than the client's 4 MiB message limit
 checks = 0
 
@@ -183,11 +186,68 @@ def recount():
     check(rows.read_row(b"gone") is None, "what was deleted stays deleted")
 
 
+def large_value(n):
+    return (b"%03d" % n + bytes(range(253))) * (LARGE_BYTES >> 8)
+
+
+def large():
+    admin = bigtable.Client(project=PROJECT, admin=True).instance(INSTANCE)
+    admin.table(LARGE).create(initial_split_keys=[b"r3"], column_families={"cf": None})
+    rows = BigtableDataClient(project=PROJECT).get_table(INSTANCE, LARGE)
+    for n in range(3):
+        rows.mutate_row(b"large", [SetCell("cf", b"%d" % n, large_value(n), timestamp_micros=1000)])
+        if n == 1:
+            relarge_row(rows)  # 200 MiB are read, 300 are not
+    rows.mutate_row(b"alone", [SetCell("cf", b"q", large_value(7), timestamp_micros=1000)])
+    refused(exceptions.InvalidArgument, rows.mutate_row, b"r",
+            [SetCell("cf", b"q", bytes(LARGE_BYTES + 1))])
+    rows.bulk_mutate_rows([
+        RowMutationEntry(b"r%d" % n, [
+            SetCell("cf", b"b", b"%d" % n, timestamp_micros=1000),
+            SetCell("cf", b"a", b"", timestamp_micros=1000),
+        ]) for n in range(6)
+    ])
+    relarge()
+
+
+def relarge_row(rows):
+    read = rows.read_row(b"large")
+    check([c.qualifier for c in read] == [b"0", b"1"], "two columns")
+    check(all(c.value == large_value(n) for n, c in enumerate(read)), "both values")
+
+
+def relarge():
+    client = BigtableDataClient(project=PROJECT)
+    rows = client.get_table(INSTANCE, LARGE)
+    check(rows.read_row(b"alone").cells[0].value == large_value(7), "a cell of 100 MiB")
+    error = refused(exceptions.FailedPrecondition, rows.read_row, b"large")
+    told = [detail for detail in error.details if detail.reason == "LargeRowReadError"]
+    check(told and told[0].metadata["rowKeyBase64Encoded"] == "bGFyZ2U=", error.details)
+
+    def reversed_keys(start, end, limit=0):
+        key_range = {"start_key_closed": start, "end_key_open": end}
+        request = ReadRowsRequest(
+            table_name=rows.table_name, rows={"row_ranges": [key_range]}, rows_limit=limit,
+            reversed=True)
+        chunks = [chunk for reply in client._gapic_client.read_rows(request)
+                  for chunk in reply.chunks]
+        columns = [chunk.qualifier for chunk in chunks]
+        check(columns == [b"a", b"b"] * (len(chunks) // 2), "cells of a row keep their order")
+        return [chunk.row_key for chunk in chunks if chunk.row_key]
+
+    check(reversed_keys(b"r", b"s") == [b"r%d" % n for n in (5, 4, 3, 2, 1, 0)], "descending")
+    check(reversed_keys(b"r1", b"r5") == [b"r4", b"r3", b"r2", b"r1"], "over two ranges")
+    check(reversed_keys(b"r", b"s", limit=4) == [b"r5", b"r4", b"r3", b"r2"], "a limit")
+
+
 def everything_from(keys, start):
     return [key for key in keys if key >= start]
 
 
 if __name__ == "__main__":
-    parts = {"write": write, "verify": verify, "count": count, "recount": recount}
+    parts = {
+        "write": write, "verify": verify, "count": count, "recount": recount,
+        "large": large, "relarge": relarge,
+    }
     parts[sys.argv[1]]()
     print(f"ok: {checks} checks")

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::large;
 use crate::tepui::{Server, skip};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/official_client.py");
@@ -59,5 +60,20 @@ fn the_official_client_counts_with_aggregates_and_keeps_few_versions() {
     server.terminate();
     let server = Server::start(data.path(), &FLAGS);
     drive(&python, &server, "recount");
+    server.terminate();
+}
+
+/// Under a memory budget that holds two of the cells.
+#[test]
+fn the_official_client_reads_back_cells_of_100_mib_and_rows_from_the_last_one_back() {
+    let Some(python) = python() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &large::FLAGS);
+    drive(&python, &server, "large");
+    large::assert_within_budget(&server);
+    server.kill();
+    let server = Server::start(data.path(), &large::FLAGS);
+    drive(&python, &server, "relarge");
+    large::assert_within_budget(&server);
     server.terminate();
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::Stream;
 use proto::google::bigtable::v2::{self as data, ReadRowsResponse};
 use tonic::Streaming;
-use types::{ErrorKind, RowRange, row_successor};
+use types::{ErrorKind, RowOrder, RowRange, row_successor};
 
 use super::Table;
 use super::merge::Merger;
@@ -39,6 +39,7 @@ impl Table {
             table: self.clone(),
             rows,
             left: limit,
+            order: RowOrder::Ascending,
             merger: Merger::new(),
             replies: None,
             ready: VecDeque::new(),
@@ -55,6 +56,7 @@ pub struct Scan {
     rows: RowRange,
     /// How many rows may still arrive; `None` without a limit.
     left: Option<u64>,
+    order: RowOrder,
     merger: Merger,
     replies: Option<Streaming<ReadRowsResponse>>,
     ready: VecDeque<Row>,
@@ -70,6 +72,15 @@ impl std::fmt::Debug for Scan {
 }
 
 impl Scan {
+    /// The same scan with the largest row first, and the limit counted from there. Not begun yet.
+    #[must_use]
+    pub fn reversed(mut self) -> Scan {
+        assert!(self.replies.is_none() && self.merger.last().is_none(), "the scan has begun");
+        self.order = RowOrder::Descending;
+        self.merger = Merger::new().descending();
+        self
+    }
+
     /// The next row; `None` at the end.
     ///
     /// # Errors
@@ -154,11 +165,14 @@ impl Scan {
 
     /// The rows that have not arrived yet.
     fn missing(&self) -> RowRange {
-        let start = match self.merger.last() {
-            Some(last) => self.rows.start.clone().max(row_successor(last)),
-            None => self.rows.start.clone(),
-        };
-        RowRange { start, end: self.rows.end.clone() }
+        let RowRange { start, end } = self.rows.clone();
+        match (self.merger.last(), self.order) {
+            (None, _) => RowRange { start, end },
+            (Some(last), RowOrder::Ascending) => {
+                RowRange { start: start.max(row_successor(last)), end }
+            }
+            (Some(last), RowOrder::Descending) => RowRange { start, end: Some(last.clone()) },
+        }
     }
 
     fn request(&self) -> data::ReadRowsRequest {
@@ -170,6 +184,7 @@ impl Scan {
         data::ReadRowsRequest {
             table_name: self.table.name.clone(),
             rows: Some(rows),
+            reversed: self.order == RowOrder::Descending,
             rows_limit: self.left.map_or(0, |left| i64::try_from(left).unwrap_or(i64::MAX)),
             ..Default::default()
         }

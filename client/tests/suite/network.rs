@@ -81,6 +81,32 @@ async fn a_broken_scan_resumes_after_the_last_row() {
 }
 
 #[tokio::test]
+async fn a_broken_reversed_scan_resumes_before_the_last_row() {
+    let server = Arc::new(Scripted {
+        reads: script([
+            Ok(vec![Ok(rows("w u")), Ok(rows("c |b")), Err(Status::unavailable("restarting"))]),
+            Ok(vec![Ok(rows("b a")), Ok(rows("a"))]),
+        ]),
+        ..Default::default()
+    });
+    let client = client(&server).await;
+    let range = RowRange { start: Bytes::from_static(b"a"), end: Some(Bytes::from_static(b"x")) };
+    let mut scan = client.table("t").scan(range, Some(10)).reversed();
+    for key in ["w", "u", "c", "b", "a"] {
+        assert_eq!(scan.next().await.unwrap().unwrap().key, key);
+    }
+    assert_eq!(scan.next().await.unwrap_err().kind(), ErrorKind::Io, "a row out of order");
+    let requests = server.read_requests.lock().unwrap();
+    let ends = requests.iter().map(|request| {
+        assert!(request.reversed);
+        let range = &request.rows.as_ref().unwrap().row_ranges[0];
+        (range.end_key.clone().unwrap(), request.rows_limit)
+    });
+    let open = |key| data::row_range::EndKey::EndKeyOpen(Bytes::from_static(key));
+    assert_eq!(ends.collect::<Vec<_>>(), [(open(b"x"), 10), (open(b"c"), 7)]);
+}
+
+#[tokio::test]
 async fn a_scan_that_broke_after_its_last_row_is_complete() {
     let server = Arc::new(Scripted {
         reads: script([Ok(vec![Ok(rows("a b")), Err(Status::unavailable("restarting"))])]),

@@ -188,6 +188,7 @@ impl Inner {
             first_seq: SeqNo::ZERO.advance(revision.get()),
             count: 1,
             payload,
+            splices: &[],
         };
         let appended = self.log.append(&[entry]);
         let written = appended.and_then(|_| self.log.sync());

@@ -15,8 +15,8 @@ use proto::google::bigtable::v2::ReadRowsResponse;
 use proto::google::bigtable::v2::read_rows_response::CellChunk;
 use proto::google::bigtable::v2::read_rows_response::cell_chunk::RowStatus;
 use types::{
-    Epoch, ErrorKind, FamilyId, Mutation, RangeId, RowRange, TableId, TableName, TableSchema,
-    Timestamp,
+    Epoch, ErrorKind, FamilyId, Mutation, RangeId, RowOrder, RowRange, TableId, TableName,
+    TableSchema, Timestamp,
 };
 
 /// What a SetCell without a timestamp gets.
@@ -194,7 +194,11 @@ impl RangeService for Fake {
         let mut replies = Vec::new();
         let mut waiting: Vec<(Bytes, Vec<CellChunk>)> = Vec::new();
         let mut found = 0;
-        for (row, cells) in &range.cells {
+        let mut rows: Vec<_> = range.cells.iter().collect();
+        if request.spec.order == RowOrder::Descending {
+            rows.reverse();
+        }
+        for (row, cells) in rows {
             let asked = request.spec.rows.ranges();
             let chunks = chunks(row, cells, &schema);
             let wanted = asked.iter().any(|range| range.contains(row));

@@ -146,6 +146,30 @@ async fn a_prefix_with_a_limit_answers_no_more() {
     assert_eq!(world.keys(request).await.unwrap(), ["p1", "p2"]);
 }
 
+/// Cells of a row keep their order.
+#[tokio::test]
+async fn a_reversed_read_answers_from_the_last_row_back() {
+    for splits in [&[][..], &["c"], &["b", "bb", "c", "d"]] {
+        let mut world = world_of_five(splits).await;
+        world.mutate("c", vec![set("f", "p", 1000, "c"), delete_row()]).await.unwrap();
+        world.mutate("d", vec![set("f", "p", 2000, "d"), set("g", "", 0, "d")]).await.unwrap();
+        let reversed = |request| data::ReadRowsRequest { reversed: true, ..request };
+        for (request, expected) in [
+            (read_request(), &["e", "d", "b", "a"][..]),
+            (closed_open("b", "e"), &["d", "b"]),
+            (closed_open("", "c"), &["b", "a"]),
+            (of_rows(&["a", "e", "c", "zz"], Vec::new()), &["e", "a"]),
+            (data::ReadRowsRequest { rows_limit: 3, ..read_request() }, &["e", "d", "b"]),
+            (data::ReadRowsRequest { rows_limit: 1, ..closed_open("a", "d") }, &["b"]),
+        ] {
+            assert_eq!(world.keys(reversed(request)).await.unwrap(), expected, "{splits:?}");
+        }
+        let cells = world.read(reversed(closed_open("d", "e"))).await.unwrap();
+        let columns: Vec<_> = cells.iter().map(|cell| (&cell.1[..], &cell.2[..])).collect();
+        assert_eq!(columns, [("f", &b"p"[..]), ("f", b"q"), ("g", b"")], "{splits:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_negative_rows_limit_is_refused() {
     let mut world = world_of_five(&[]).await;
@@ -177,7 +201,6 @@ async fn filters_pass_all_or_say_that_they_are_not_built() {
 async fn what_is_not_built_says_so() {
     let mut world = world_of_five(&[]).await;
     for request in [
-        data::ReadRowsRequest { reversed: true, ..read_request() },
         data::ReadRowsRequest { request_stats_view: 2, ..read_request() },
         data::ReadRowsRequest {
             authorized_view_name: format!("{TABLE}/authorizedViews/v"),

@@ -172,11 +172,16 @@ async fn broken_reads_go_on_after_the_last_row() {
         let limit = random.random_range(0..14);
         let mut request = read_request();
         request.rows_limit = limit;
+        request.reversed = random.random_bool(0.5);
+        let mut keys = KEYS.to_vec();
+        if request.reversed {
+            keys.reverse();
+        }
         let cells = world.read(request).await;
         let cells = cells.unwrap_or_else(|status| panic!("seed {seed}: {status:?}"));
         let rows = if limit == 0 { 12 } else { limit.min(12) };
         let rows = usize::try_from(rows).unwrap();
-        let expected: Vec<&str> = KEYS[..rows].iter().flat_map(|key| [*key; 2]).collect();
+        let expected: Vec<&str> = keys[..rows].iter().flat_map(|key| [*key; 2]).collect();
         let found: Vec<Bytes> = cells.into_iter().map(|cell| cell.0).collect();
         assert_eq!(found, expected, "seed {seed}");
         resets += world.resets;

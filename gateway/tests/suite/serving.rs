@@ -1,6 +1,8 @@
 //! The server behind a real socket, and the bound on bytes in flight.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,13 +13,16 @@ use proto::google::bigtable::admin::v2::ListInstancesRequest;
 use proto::google::bigtable::admin::v2::bigtable_instance_admin_client::BigtableInstanceAdminClient;
 use proto::google::bigtable::v2 as data;
 use proto::limits;
-use tepui_gateway::{Budgeted, DataGateway, RequestBudget, ServeOptions, Services, serve};
+use tepui_gateway::{
+    Budgeted, DataGateway, LargeRequests, RequestBudget, ServeOptions, Services, serve,
+};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
+use types::ErrorKind;
 
 use super::fake::Fake;
 use super::world::{TABLE, World, create_request, read_request, set};
@@ -41,6 +46,7 @@ async fn start(
     let services = Services {
         router: Arc::new(Router::new(Arc::new(fake.clone()), env.clone())),
         admin: Arc::new(fake.clone()),
+        large_requests: None,
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = env.clone().spawn("serve", async move {
@@ -115,6 +121,7 @@ async fn connections_past_the_bound_wait_their_turn() {
     let services = Services {
         router: Arc::new(Router::new(Arc::new(fake.clone()), env.clone())),
         admin: Arc::new(fake),
+        large_requests: None,
     };
     let serving = env.clone().spawn("serve", {
         let env = env.clone();
@@ -136,36 +143,19 @@ async fn connections_past_the_bound_wait_their_turn() {
     serving.abort();
 }
 
-/// A body that has sent its first piece and keeps the server waiting for the rest.
-struct Stuck(Option<Bytes>);
-
-impl http_body::Body for Stuck {
-    type Data = Bytes;
-    type Error = tonic::Status;
-
-    fn poll_frame(
-        mut self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, tonic::Status>>> {
-        match self.0.take() {
-            Some(piece) => std::task::Poll::Ready(Some(Ok(http_body::Frame::data(piece)))),
-            None => std::task::Poll::Pending,
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn requests_past_the_budget_are_refused_and_told_when_to_come_back() {
     use tonic::codegen::Service;
 
     let mut world = World::with_table(&[]).await;
     let budget = RequestBudget::new(1 << 20, Duration::from_secs(5), Env::simulated(1));
+    let budget = Arc::new(budget);
     let server = limits::data_server(DataGateway::new(world.router.clone()));
     let mut service = Budgeted::new(server, budget.clone());
 
     let piece = Bytes::from([&[0, 0, 0x20, 0, 0][..], &vec![0; 900_000]].concat());
     let half = tonic::codegen::http::Request::post("/google.bigtable.v2.Bigtable/MutateRow")
-        .body(tonic::body::Body::new(Stuck(Some(piece))))
+        .body(tonic::body::Body::new(Pieces([piece].into())))
         .unwrap();
     let stuck = service.call(half);
     let stuck = Env::simulated(2).spawn("stuck", stuck);
@@ -189,4 +179,97 @@ async fn requests_past_the_budget_are_refused_and_told_when_to_come_back() {
     assert_eq!(budget.used(), 0);
     let keys = world.keys(read_request()).await.unwrap();
     assert_eq!(keys, ["big", "huge", "small"]);
+}
+
+/// Gives out what the test says, and remembers what was asked for.
+#[derive(Default)]
+struct Lender {
+    asked: Mutex<Vec<u64>>,
+    held: Arc<()>,
+    is_empty: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl LargeRequests for Lender {
+    async fn admit(&self, bytes: u64) -> client::Result<Box<dyn Send + Sync>> {
+        self.asked.lock().unwrap().push(bytes);
+        if self.is_empty.load(SeqCst) {
+            return Err(client::Error::new(ErrorKind::ResourceExhausted, "lent out"));
+        }
+        Ok(Box::new(self.held.clone()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_request_gets_its_memory_as_a_whole_before_it_is_read() {
+    use tonic::codegen::Service;
+
+    let world = World::with_table(&[]).await;
+    let lender = Arc::new(Lender::default());
+    let budget = RequestBudget::new(1 << 20, Duration::from_secs(5), Env::simulated(1));
+    let budget = Arc::new(budget.with_large(Some(lender.clone())));
+    let server = limits::data_server(DataGateway::new(world.router.clone()));
+    let mut service = Budgeted::new(server, budget.clone());
+    let mut client = limits::data_client(service.clone());
+    client.mutate_row(write("small", Bytes::from(vec![1; 900_000]))).await.unwrap();
+    assert_eq!(*lender.asked.lock().unwrap(), []);
+    let large = write("large", Bytes::from(vec![1; 3 << 20]));
+    client.mutate_row(large.clone()).await.unwrap();
+    assert_eq!(*lender.asked.lock().unwrap(), [large.encoded_len() as u64]);
+    assert_eq!((Arc::strong_count(&lender.held), budget.used()), (1, 0), "all is given back");
+
+    // The length comes in two pieces, and what follows it never.
+    let piece = Bytes::from_static(&[0x40, 0, 0, 0]);
+    let half = tonic::codegen::http::Request::post("/google.bigtable.v2.Bigtable/MutateRow")
+        .body(tonic::body::Body::new(Pieces([Bytes::from_static(&[0, 0]), piece].into())))
+        .unwrap();
+    let stuck = Env::simulated(2).spawn("stuck", service.call(half));
+    Env::simulated(2).sleep(Duration::from_secs(1)).await;
+    assert_eq!((Arc::strong_count(&lender.held), budget.used()), (2, 0));
+    stuck.abort();
+    stuck.join().await;
+    assert_eq!(Arc::strong_count(&lender.held), 1);
+
+    lender.is_empty.store(true, SeqCst);
+    let status = client.mutate_row(large).await.unwrap_err();
+    assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "lent out"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_past_the_limit_is_refused_by_its_first_bytes() {
+    use tonic::codegen::Service;
+
+    let world = World::with_table(&[]).await;
+    let lender = Arc::new(Lender::default());
+    let budget = RequestBudget::new(1 << 20, Duration::from_secs(5), Env::simulated(1));
+    let budget = Arc::new(budget.with_large(Some(lender.clone())));
+    let server = limits::data_server(DataGateway::new(world.router.clone()));
+    let mut service = Budgeted::new(server, budget);
+    let length = u32::try_from(limits::MESSAGE_BYTES_MAX + 1).unwrap().to_be_bytes();
+    let first = Bytes::from([&[0][..], &length, &[0; 100]].concat());
+    let request = tonic::codegen::http::Request::post("/google.bigtable.v2.Bigtable/MutateRows")
+        .body(tonic::body::Body::new(Pieces([first].into())))
+        .unwrap();
+    let answer = service.call(request).await.unwrap();
+    let code = answer.headers().get("grpc-status").unwrap();
+    assert_eq!(code.to_str().unwrap(), "8", "RESOURCE_EXHAUSTED");
+    assert_eq!(*lender.asked.lock().unwrap(), []);
+}
+
+/// A body of these pieces that does not end.
+struct Pieces(VecDeque<Bytes>);
+
+impl http_body::Body for Pieces {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, tonic::Status>>> {
+        match self.0.pop_front() {
+            Some(piece) => std::task::Poll::Ready(Some(Ok(http_body::Frame::data(piece)))),
+            None => std::task::Poll::Pending,
+        }
+    }
 }

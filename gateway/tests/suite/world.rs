@@ -118,8 +118,8 @@ impl World {
         &mut self,
         request: data::ReadRowsRequest,
     ) -> Result<Vec<Cell>, Status> {
+        let mut merger = Merger { descends: request.reversed, ..Merger::default() };
         let mut stream = self.data.read_rows(request).await?.into_inner();
-        let mut merger = Merger::default();
         while let Some(message) = stream.message().await? {
             for chunk in message.chunks {
                 merger.chunk(chunk);
@@ -150,6 +150,7 @@ impl World {
 /// Puts chunks together as a client does, and panics when they break the contract.
 #[derive(Default)]
 struct Merger {
+    descends: bool,
     cells: Vec<Cell>,
     resets: usize,
     last_row: Bytes,
@@ -167,13 +168,18 @@ impl Merger {
                 cells: std::mem::take(&mut self.cells),
                 resets: self.resets + 1,
                 last_row: self.last_row.clone(),
+                descends: self.descends,
                 ..Merger::default()
             };
             return;
         }
         match &self.row {
             None => {
-                assert!(chunk.row_key > self.last_row, "rows out of order");
+                let in_order = match self.descends {
+                    false => chunk.row_key > self.last_row,
+                    true => self.last_row.is_empty() || chunk.row_key < self.last_row,
+                };
+                assert!(in_order, "rows out of order");
                 self.row = Some(chunk.row_key.clone());
             }
             Some(row) => assert!(chunk.row_key.is_empty() || chunk.row_key == *row),

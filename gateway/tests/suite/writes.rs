@@ -168,11 +168,11 @@ async fn oversize_parts_are_refused_and_the_largest_legal_ones_are_not() {
     };
     for (row, qualifier, value, code) in [
         (4096, 16 << 10, 1, Code::Ok),
-        (1, 0, 16 << 20, Code::Ok),
+        (1, 0, 100 << 20, Code::Ok),
         (0, 0, 0, Code::InvalidArgument),
         (4097, 0, 0, Code::InvalidArgument),
         (1, (16 << 10) + 1, 0, Code::InvalidArgument),
-        (1, 0, (16 << 20) + 1, Code::InvalidArgument),
+        (1, 0, (100 << 20) + 1, Code::InvalidArgument),
     ] {
         let result = world.mutate(big(row), vec![sized(qualifier, value)]).await;
         let found = result.map_or_else(|status| status.code(), |()| Code::Ok);

@@ -1,17 +1,24 @@
 //! Memory that entries are copied into and never leave: given out piece by piece, freed at once.
 //!
 //! The first block has 4 KiB and each further one twice as much, up to 1 MiB, so that a range with
-//! three cells costs a page and a busy one a call to the allocator per MiB. A piece larger than
-//! 64 KiB has a block of its own, so that big values leave no holes.
+//! three cells costs a page and a busy one a call to the allocator per MiB. The payload of a large
+//! batch, and a large value that its request still holds, are not copied: the arena keeps them.
+//!
+//! ```text
+//! entry in an arena = key length · value length · key · value      of fewer than 256 KiB
+//!                   | key length · value length · key · address    all others lie elsewhere
+//! ```
 //!
 //! Invariants, on which every `unsafe` here rests
 //! - A piece is written once, by the thread that allocated it, before any [`Slot`] points into it;
 //!   afterwards it only is read. Handing a slot to another thread orders the two (the skip list
 //!   links nodes with sequentially consistent operations).
-//! - A [`Slot`] points at a whole entry (`crate::entry`), whose lengths are varints written by us.
-//! - Blocks neither move nor go before the arena does, and a slot is not used after that: slots
-//!   live in a memtable's list, which is dropped before its arena, or in its cursors, which keep
-//!   the memtable alive. Probes (slots over scratch bytes) do not outlive the call they serve.
+//! - A [`Slot`] points at a whole entry, whose lengths are varints written by us; an address in it
+//!   is that of as many bytes as it says, which the arena keeps.
+//! - Blocks and what is kept neither move nor go before the arena does, and a slot is not used
+//!   after that: slots live in a memtable's list, which is dropped before its arena, or in its
+//!   cursors, which keep the memtable alive. Probes (slots over scratch bytes) do not outlive the
+//!   call they serve.
 #![expect(
     unsafe_code,
     reason = "entries of many sizes share blocks; a slot of two words keeps the list's nodes small"
@@ -21,14 +28,19 @@ use std::alloc::Layout;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use types::CellRef;
+use types::limits::SPLICED_BYTES_MIN;
 
 const FIRST_BLOCK_BYTES: usize = 4 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
-/// Larger pieces have a block of their own.
+/// Larger pieces have a block of their own; larger payloads are kept.
 pub(super) const SHARED_PIECE_BYTES_MAX: usize = 64 << 10;
+/// Values of at least so many bytes lie outside their entries.
+pub(super) const ELSEWHERE_BYTES_MIN: usize = SPLICED_BYTES_MIN;
+const ADDRESS_BYTES: usize = size_of::<*const u8>();
 
 /// Gives out memory; see the module's words.
 #[derive(Debug)]
@@ -44,6 +56,15 @@ struct Blocks {
     free: NonNull<u8>,
     left: usize,
     next_bytes: usize,
+    kept: Vec<Kept>,
+}
+
+/// Memory that was filled before the arena got it.
+#[derive(Debug)]
+#[expect(dead_code, reason = "held, and read through the addresses of its bytes only")]
+enum Kept {
+    Payload(Arc<Vec<u8>>),
+    Value(Bytes),
 }
 
 #[derive(Debug)]
@@ -63,12 +84,13 @@ impl Arena {
                 free: NonNull::dangling(),
                 left: 0,
                 next_bytes: FIRST_BLOCK_BYTES,
+                kept: Vec::new(),
             }),
             bytes: AtomicUsize::new(0),
         }
     }
 
-    /// Bytes of all blocks.
+    /// Bytes of all blocks, and of what is kept.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -88,6 +110,40 @@ impl Arena {
             at += part.len();
         }
         Stored { start, len }
+    }
+
+    /// Stores the beginning of an entry, lengths and key, whose value lies elsewhere. The caller
+    /// has the arena keep the value.
+    pub(super) fn store_outside(&self, beginning: &[u8], value: &[u8]) -> Stored {
+        assert!(value.len() >= ELSEWHERE_BYTES_MIN, "a value that belongs into its entry");
+        let len = beginning.len() + ADDRESS_BYTES;
+        let start = self.allocate(len);
+        // SAFETY: the piece has room for both, and nobody else knows it yet; an address may stand
+        // at any byte.
+        unsafe {
+            start.as_ptr().copy_from_nonoverlapping(beginning.as_ptr(), beginning.len());
+            let address = start.add(beginning.len()).cast::<*const u8>();
+            address.write_unaligned(value.as_ptr());
+        }
+        Stored { start, len }
+    }
+
+    /// Keeps a payload; the part of it from `from` to `to` is the piece.
+    pub(super) fn keep_payload(&self, payload: &Arc<Vec<u8>>, from: usize, to: usize) -> Stored {
+        let piece = &payload[from..to];
+        let stored = Stored { start: NonNull::from(piece).cast(), len: piece.len() };
+        self.keep(Kept::Payload(Arc::clone(payload)), payload.capacity());
+        stored
+    }
+
+    /// Keeps a value.
+    pub(super) fn keep_value(&self, value: &Bytes) {
+        self.keep(Kept::Value(value.clone()), value.len());
+    }
+
+    fn keep(&self, kept: Kept, bytes: usize) {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner).kept.push(kept);
+        self.bytes.fetch_add(bytes, Relaxed);
     }
 
     fn allocate(&self, len: usize) -> NonNull<u8> {
@@ -172,9 +228,13 @@ impl Slot {
         // SAFETY: a whole entry lies here (second invariant), and stays (third invariant).
         unsafe {
             let key = start.as_ptr().cast_const();
+            let mut value = key.add(key_len);
+            if value_len >= ELSEWHERE_BYTES_MIN {
+                value = value.cast::<*const u8>().read_unaligned();
+            }
             CellRef {
                 key: std::slice::from_raw_parts(key, key_len),
-                value: std::slice::from_raw_parts(key.add(key_len), value_len),
+                value: std::slice::from_raw_parts(value, value_len),
             }
         }
     }

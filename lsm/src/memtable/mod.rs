@@ -1,7 +1,8 @@
 //! The cells of a range that no file holds yet, sorted, open to concurrent inserts and reads.
 //!
 //! A skip list of slots (eight deciding bytes of the key, a pointer) over an arena of entries.
-//! 1. A batch's entries are copied into the arena in one piece, just as the log keeps them.
+//! 1. A batch's entries are copied into the arena in one piece, just as the log keeps them; those
+//!    of a large batch are not copied, but kept.
 //! 2. Their slots are linked into the list, in key order.
 //! 3. Cursors walk the list while others insert. What they may show is decided by sequence numbers,
 //!    not here: a cell is inserted before its batch is published.
@@ -18,13 +19,14 @@ mod prefix;
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use types::{SeqNo, key};
 
-use self::arena::{Arena, SHARED_PIECE_BYTES_MAX, Slot};
+use self::arena::{Arena, ELSEWHERE_BYTES_MIN, SHARED_PIECE_BYTES_MAX, Slot};
 pub use self::cursor::MemtableCursor;
 use self::cursor::SlotList;
 use self::prefix::{common, prefix_after};
-use crate::batch::Batch;
+use crate::batch::{Batch, Place};
 use crate::entry;
 
 /// Mean bytes of a list node: slot, reference count, two links, the allocator's word.
@@ -80,21 +82,24 @@ impl Memtable {
         };
         assert!(batch.first_seq() > SeqNo::ZERO, "the batch is sequenced");
         let shared = self.shared_prefix.get_or_init(|| choose_from_first_batch(batch));
-        let prefix = |place| prefix_after(shared, batch.key(place));
+        let prefix = |place: &Place| prefix_after(shared, batch.key(place));
         let (start, end) = (first.start as usize, last.end as usize);
-        let mut slots: Vec<Slot> = Vec::with_capacity(places.len());
-        if end - start <= SHARED_PIECE_BYTES_MAX {
-            let piece = self.arena.store(&[&batch.payload()[start..end]]);
-            slots.extend(places.iter().map(|place| {
-                let offset = place.start as usize - start;
-                piece.slot(offset, prefix(place))
-            }));
+        let payload = batch.shared_payload();
+        let piece = if end - start <= SHARED_PIECE_BYTES_MAX {
+            self.arena.store(&[&payload[start..end]])
         } else {
-            slots.extend(places.iter().map(|place| {
-                let bytes = &batch.payload()[place.start as usize..place.end as usize];
-                self.arena.store(&[bytes]).slot(0, prefix(place))
-            }));
-        }
+            self.arena.keep_payload(payload, start, end)
+        };
+        batch.parts().1.iter().for_each(|splice| self.arena.keep_value(&splice.bytes));
+        let slot = |place: &Place| {
+            let value = batch.value(place);
+            if value.len() < ELSEWHERE_BYTES_MIN {
+                return piece.slot(place.start as usize - start, prefix(place));
+            }
+            let beginning = &payload[place.start as usize..place.key_end as usize];
+            self.arena.store_outside(beginning, value).slot(0, prefix(place))
+        };
+        let mut slots: Vec<Slot> = places.iter().map(slot).collect();
         slots.sort_unstable();
         self.link(&slots, batch.last_seq());
     }
@@ -104,7 +109,13 @@ impl Memtable {
         let shared = self.shared_prefix.get_or_init(Vec::new);
         let mut header = Vec::with_capacity(2 * entry::VARINT_BYTES_MAX);
         entry::put_header(&mut header, key.len(), value.len());
-        let piece = self.arena.store(&[&header, key, value]);
+        let piece = if value.len() < ELSEWHERE_BYTES_MIN {
+            self.arena.store(&[&header, key, value])
+        } else {
+            let value = Bytes::copy_from_slice(value);
+            self.arena.keep_value(&value);
+            self.arena.store_outside(&[&header, key].concat(), &value)
+        };
         let seq = key::seq_of(key).expect("a memtable takes valid keys only");
         self.link(&[piece.slot(0, prefix_after(shared, key))], seq);
     }

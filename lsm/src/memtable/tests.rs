@@ -124,6 +124,53 @@ fn big_values_have_memory_of_their_own_and_all_memory_is_counted() {
 }
 
 #[test]
+fn large_values_and_batches_are_kept_where_they_are() {
+    let memtable = Memtable::new(MemtableOptions::default());
+    let alone = Bytes::from(vec![7; 1 << 20]);
+    let row = |mutations| RowMutations { row: Bytes::from_static(b"row"), mutations };
+    let spliced = |qualifier, value: &Bytes| Mutation::SetCell {
+        family: FamilyId::new(1),
+        qualifier: Bytes::from(vec![qualifier]),
+        timestamp: Some(at(1)),
+        value: value.clone(),
+    };
+    let few = vec![set(vec![9], vec![1]), spliced(1, &alone), Mutation::DeleteRow];
+    let mut first = Batch::encode(&[row(few)]);
+    assert_eq!(first.parts().1.len(), 1, "it is most of its request");
+    first.sequence(seq(1), at(1));
+    let many: Vec<_> = (0..4).map(|at| set(vec![2 + at], vec![at; 300 << 10])).collect();
+    let mut second = Batch::encode(&[row(many)]);
+    assert!(second.parts().1.is_empty(), "each is a small part of its request");
+    second.sequence(seq(4), at(1));
+    memtable.insert_batch(&first);
+    memtable.insert_batch(&second);
+    for batch in [&first, &second] {
+        let whole = batch.payload();
+        assert_eq!(whole.len(), batch.payload_len());
+        let read: Vec<_> = crate::batch::decode_payload(&whole).unwrap().collect();
+        assert!(read.iter().zip(batch.cells()).all(|(a, b)| a.key == b.key && a.value == b.value));
+    }
+    let mut cursor = memtable.cursor();
+    assert!(cursor.seek(b""));
+    let mut found = Vec::new();
+    loop {
+        found.push((cursor.value().as_ptr(), cursor.value().len()));
+        if !cursor.next() {
+            break;
+        }
+    }
+    assert_eq!(found.len(), 7);
+    assert_eq!(found[1], (alone.as_ptr(), alone.len()), "the very bytes of the request");
+    let of_second: Vec<_> = second.cells().map(|c| (c.value.as_ptr(), c.value.len())).collect();
+    assert_eq!(found[2..6], of_second, "the very bytes of the batch");
+    drop((first, second, alone));
+    assert!(cursor.seek(b"") && cursor.next());
+    assert_eq!(cursor.value(), vec![7; 1 << 20]);
+    let bytes = memtable.memory_bytes();
+    assert!(((1 << 20) + (1200 << 10)..2300 << 10).contains(&bytes), "{bytes}");
+}
+
+#[test]
 fn the_next_memtable_learns_what_keys_share() {
     let memtable = Memtable::new(MemtableOptions::default());
     for i in 0..2_000_u64 {

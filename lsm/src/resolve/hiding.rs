@@ -23,6 +23,9 @@ pub(crate) struct Hiding {
     family: Option<SeqNo>,
     /// Disjoint runs of timestamps: start → end (exclusive, as u64) and the number that hides.
     cells: BTreeMap<u64, (u64, SeqNo)>,
+    /// The same times, joined where they touch: start → end. A tombstone joins all runs that it
+    /// meets, so that a hundred thousand of them are met about as often, and not each by each.
+    covered: BTreeMap<u64, u64>,
 }
 
 impl Hiding {
@@ -39,6 +42,7 @@ impl Hiding {
     pub(crate) fn enter_column(&mut self) {
         if !self.cells.is_empty() {
             self.cells.clear();
+            self.covered.clear();
         }
     }
 
@@ -53,26 +57,33 @@ impl Hiding {
     /// Adds a column's tombstone; its number is smaller than those added before it. `false`: they
     /// hide all that it would.
     pub(crate) fn delete_cells(&mut self, seq: SeqNo, range: TimestampRange) -> bool {
-        let mut adds = false;
         let micros = |at: Timestamp| at.micros() as u64;
-        let end = range.end.map_or(u64::MAX, micros);
-        let mut start = micros(range.start);
-        let covering = self.cells.range(..=start).next_back();
-        if let Some((_, &(covered, _))) = covering {
-            start = start.max(covered);
+        let (mut start, end) = (micros(range.start), range.end.map_or(u64::MAX, micros));
+        if start >= end {
+            return false;
+        }
+        let (mut from, mut to, mut adds) = (start, end, false);
+        if let Some((&first, &covered_to)) = self.covered.range(..=start).next_back()
+            && covered_to >= start
+        {
+            if covered_to >= end {
+                return false;
+            }
+            (from, start) = (first, covered_to);
         }
         while start < end {
-            let next = self.cells.range(start..end).next();
-            let Some((&covered_from, &(covered_to, _))) = next else {
-                self.cells.insert(start, (end, seq));
-                return true;
-            };
-            if start < covered_from {
-                self.cells.insert(start, (covered_from, seq));
+            let next = self.covered.range(start..=end).next();
+            let (gap_end, covered_to) =
+                next.map_or((end, end), |(&at, &covered_to)| (at, covered_to));
+            if start < gap_end {
+                self.cells.insert(start, (gap_end, seq));
                 adds = true;
             }
+            self.covered.remove(&gap_end);
+            to = to.max(covered_to);
             start = covered_to;
         }
+        self.covered.insert(from, to);
         adds
     }
 
@@ -111,6 +122,8 @@ impl Hiding {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
@@ -133,6 +146,12 @@ mod tests {
                 hiding.delete_cells(number, range);
                 all.push((number, range));
             }
+            let times = |start: u64, end: u64| start..end.min(20);
+            let runs = hiding.cells.iter().flat_map(|(&start, &(end, _))| times(start, end));
+            let joined = hiding.covered.iter().flat_map(|(&start, &end)| times(start, end));
+            assert_eq!(runs.collect::<Vec<_>>(), joined.collect::<Vec<_>>(), "round {round}");
+            let ends: BTreeSet<&u64> = hiding.covered.values().collect();
+            assert!(hiding.covered.keys().all(|start| !ends.contains(start)), "round {round}");
             for micros in 0..14 {
                 for number in (35..105).map(seq) {
                     let hidden = hiding.hides(at(micros), number);
@@ -145,5 +164,21 @@ mod tests {
                 }
             }
         }
+    }
+    /// Were each tombstone compared with all runs below it, these would be minutes of work.
+    #[test]
+    fn many_tombstones_over_many_runs_are_joined_at_once() {
+        let at = |micros| Timestamp::from_micros(micros).unwrap();
+        let mut hiding = Hiding::default();
+        let mut seq = (1..=150_000).rev().map(|raw| SeqNo::from_raw(raw).unwrap());
+        for micros in (0..100_000).step_by(2) {
+            let range = TimestampRange { start: at(micros), end: Some(at(micros + 1)) };
+            assert!(hiding.delete_cells(seq.next().unwrap(), range));
+        }
+        assert_eq!((hiding.cells.len(), hiding.covered.len()), (50_000, 50_000));
+        let all = TimestampRange { start: at(0), end: None };
+        assert!(hiding.delete_cells(seq.next().unwrap(), all));
+        assert_eq!((hiding.cells.len(), hiding.covered.len()), (100_000, 1));
+        seq.for_each(|seq| assert!(!hiding.delete_cells(seq, all)));
     }
 }

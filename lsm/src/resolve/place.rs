@@ -231,6 +231,13 @@ impl Place {
         bump_end_mark(&mut self.target);
     }
 
+    /// Sets the target past the current column.
+    pub(super) fn target_column_end(&mut self) {
+        self.target.clear();
+        self.target.extend_from_slice(&self.position.column);
+        bump_end_mark(&mut self.target);
+    }
+
     fn target_family_end(&mut self) {
         let Some(next) = self.position.family.get().checked_add(1) else {
             return self.target_row_end();

@@ -229,6 +229,14 @@ impl Scan {
         };
     }
 
+    /// Leaves the current column: the next cell is of another one.
+    pub fn skip_column(&mut self) {
+        let on_cell = matches!(self.movement, Movement::Next) || self.fold.shown().is_some();
+        assert!(on_cell, "the scan stands on a cell");
+        self.place.target_column_end();
+        self.movement = Movement::SkipTo;
+    }
+
     /// Goes to the first visible cell at or after the start of a column, forward only. The
     /// tombstones of its row and family are read first, so what they hide stays hidden.
     pub fn seek_column(&mut self, row: &[u8], family: FamilyId, qualifier: &[u8]) {

@@ -212,7 +212,7 @@ impl Store {
         let mut writing = self.writing();
         assert!(batch.first_seq() > writing.placed, "batches are placed in sequence order");
         writing.placed = batch.last_seq();
-        self.counters.placed_bytes.add(batch.payload().len() as u64);
+        self.counters.placed_bytes.add(batch.payload_len() as u64);
         if let Some(newest) = batch.newest_timestamp()
             && newest > writing.last_timestamp
         {

@@ -101,6 +101,11 @@ impl ReadView {
         MergeCursor::new(sources).counted_by(counters, row).limited_by(self.store.limiter())
     }
 
+    /// Would a view that is pinned now hold the same files and memtables?
+    pub fn is_newest(&self) -> bool {
+        Arc::ptr_eq(&self.state, &self.store.state())
+    }
+
     /// The range's storage.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -15,7 +15,7 @@ fn seq(raw: u64) -> SeqNo {
 }
 
 fn payload(batch: &Batch) -> Bytes {
-    Bytes::copy_from_slice(batch.payload())
+    Bytes::copy_from_slice(&batch.payload())
 }
 
 /// The payload of one cell with number 1.

@@ -45,7 +45,7 @@ impl Shared {
             self.budget.wake_waiters();
             if let Err(error) = flushed {
                 self.note_store_failure(range, &error);
-                self.flush_work.notify_one();
+                self.budget.flush_work.notify_one();
                 return Err(from_store(&error));
             }
             self.check_serving()?;

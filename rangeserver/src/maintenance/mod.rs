@@ -58,7 +58,7 @@ async fn flush_loop(shared: Arc<Shared>) {
     let interval = shared.config.options.maintenance_interval;
     let mut retry = interval;
     loop {
-        let _ = shared.pipeline.env.timeout(interval, shared.flush_work.notified()).await;
+        let _ = shared.pipeline.env.timeout(interval, shared.budget.flush_work.notified()).await;
         if shared.is_stopping() {
             return;
         }
@@ -69,6 +69,7 @@ async fn flush_loop(shared: Arc<Shared>) {
                 retry = (retry * 2).min(FULL_DISK_RETRY_MAX);
             }
         }
+        shared.parking.clear_outdated();
         release_log(&shared).await;
         remove_retired(&shared).await;
     }
@@ -106,6 +107,7 @@ fn load(range: &Arc<Range>) -> RangeLoad {
 fn pressure(shared: &Shared) -> Pressure {
     Pressure {
         memtables_share: shared.budget.memtables_share(),
+        goal: shared.budget.goal(),
         log_retained: shared.pipeline.log.retained_bytes(),
         log_bytes_max: shared.config.options.log_bytes_max,
         current_segment: shared.pipeline.log.end().segment,

@@ -2,7 +2,7 @@
 //!
 //! 1. A range with a frozen memtable, or a full active one, is flushed.
 //! 2. When the memtables fill more than three quarters of their share, the largest follow, until
-//!    what is left is below half of it.
+//!    what is left is below half of it; likewise when somebody waits for them to come down.
 //! 3. When the log holds more than three quarters of what it may, the ranges that pin its oldest
 //!    segment follow (a cold range must not pin the log); when it is full, all that pin any but the
 //!    current one.
@@ -30,6 +30,8 @@ pub(crate) struct RangeLoad {
 pub(crate) struct Pressure {
     /// Bytes that all memtables may take.
     pub(crate) memtables_share: u64,
+    /// Bytes that they are to come down to.
+    pub(crate) goal: Option<u64>,
     /// Bytes that the log holds.
     pub(crate) log_retained: u64,
     /// Bytes that the log may hold.
@@ -47,13 +49,16 @@ pub(crate) fn plan(loads: &[RangeLoad], pressure: &Pressure) -> Vec<(usize, Reas
         }
     }
     let total: u64 = loads.iter().map(|load| load.bytes).sum();
-    if total > pressure.memtables_share / 4 * 3 {
+    let is_short = total > pressure.memtables_share / 4 * 3;
+    let enough = if is_short { pressure.memtables_share / 2 } else { u64::MAX };
+    let enough = enough.min(pressure.goal.unwrap_or(u64::MAX));
+    if total > enough {
         let mut largest: Vec<usize> = (0..loads.len()).collect();
         largest.sort_by_key(|place| Reverse(loads[*place].bytes));
         let mut left = total;
         for place in largest {
             let load = &loads[place];
-            if left <= pressure.memtables_share / 2 || load.oldest_segment.is_none() {
+            if left <= enough || load.oldest_segment.is_none() {
                 break;
             }
             left = left.saturating_sub(load.bytes);
@@ -82,6 +87,7 @@ mod tests {
 
     const CALM: Pressure = Pressure {
         memtables_share: 1000,
+        goal: None,
         log_retained: 0,
         log_bytes_max: 1000,
         current_segment: 9,
@@ -103,6 +109,11 @@ mod tests {
     fn when_memory_is_short_the_largest_are_flushed_until_half_is_free() {
         let loads = [load(100, 1), load(400, 2), load(300, 3), load(50, 4)];
         assert_eq!(plan(&loads, &CALM), [(1, Reason::MemoryPressure)]);
+        let wanted = Pressure { goal: Some(500), ..CALM };
+        assert_eq!(plan(&loads, &wanted), [(1, Reason::MemoryPressure)]);
+        let wanted = Pressure { goal: Some(200), ..CALM };
+        assert_eq!(plan(&loads, &wanted).len(), 2);
+        assert_eq!(plan(&loads, &Pressure { goal: Some(850), ..CALM }).len(), 1);
         let idle = RangeLoad { bytes: 900, ..RangeLoad::default() };
         assert_eq!(plan(&[idle], &CALM), [], "an unused memtable frees nothing");
     }

@@ -5,12 +5,15 @@
 //! 3. A reply is ready when the encoder's message is large enough, or at the end. Between two
 //!    pulls nothing runs.
 //! 4. A value that lies outside its table's blocks is read and handed on piece by piece.
-//! 5. At a row's start an old view is replaced by a new one, so that a long scan does not keep
+//! 5. Between two pulls and between two rows the view is parked ([`super::parking`]), and taken
+//!    away when it is outdated: the read goes on in a new one.
+//! 6. At a row's start an old view is replaced by a new one, so that a long scan does not keep
 //!    files and memtables alive.
 //!
 //! Invariants
 //! - Memory is bounded by one message, one held chunk and one piece of a value.
-//! - All cells of a row come from one view.
+//! - All cells of a row come from one view. A row with too many bytes is an error when they are
+//!   met.
 //! - Whether the range is still served is checked after the cells were read, before they are
 //!   handed on.
 
@@ -22,9 +25,10 @@ use bytes::Bytes;
 use client::{ReadReplies, ReadReply, ReadRequest, Result};
 use lsm::{ReadView, Scan, ScanStep};
 use sstable::{StoredValue, Table, ValueRef};
-use types::{Generation, RowRange, key};
+use types::{Generation, RowOrder, RowRange, key, row_successor};
 
 use super::encode::{CHUNK_VALUE_BYTES_MAX, CellHead, ReplyEncoder};
+use super::parking::{Parked, Place};
 use crate::budget::Held;
 use crate::error::from_store;
 use crate::range::{InForce, Range};
@@ -44,20 +48,28 @@ pub(crate) struct RangeRead {
     in_force: InForce,
     generation: Generation,
     held: Held,
-    view: ReadView,
+    /// `None` between two pulls, mostly.
+    view: Option<ReadView>,
+    /// Made at the end of the first pull that is not the last.
+    place: Option<Arc<Place>>,
     viewed_at: Duration,
     /// The view was renewed and no row was begun since: the next one is, however long it took.
     is_view_unused: bool,
+    order: RowOrder,
     /// Still to be scanned, the next one last.
     rows: Vec<RowRange>,
     rows_left: Option<u64>,
     scan: Option<Scan>,
-    /// Where the present scan ends.
-    scan_end: Option<Bytes>,
+    /// What the present scan is over.
+    scanned: RowRange,
+    /// What is left of it, while it is parked.
+    unread: Option<RowRange>,
     /// The scan stands on a cell that is not encoded yet.
     stands_on_cell: bool,
     /// The row being encoded, escaped; empty between rows.
     row: Vec<u8>,
+    /// Bytes of its cells so far.
+    row_bytes: u64,
     value: Option<Value>,
     encoder: ReplyEncoder,
     scratch: Vec<u8>,
@@ -87,19 +99,27 @@ impl RangeRead {
         let view = range.store().view().map_err(|error| from_store(&error))?;
         let limit = request.spec.rows_limit;
         let rows = request.spec.rows.within(range.store().bounds());
+        let mut rows = rows.ranges().to_vec();
+        if request.spec.order == RowOrder::Ascending {
+            rows.reverse();
+        }
         Ok(RangeRead {
             viewed_at: shared.pipeline.env.monotonic(),
             in_force,
             generation: request.target.generation,
             held,
-            view,
+            view: Some(view),
+            place: None,
             is_view_unused: true,
-            rows: rows.ranges().iter().rev().cloned().collect(),
+            order: request.spec.order,
+            rows,
             rows_left: (limit > 0).then_some(limit),
             scan: None,
-            scan_end: None,
+            scanned: RowRange::all(),
+            unread: None,
             stands_on_cell: false,
             row: Vec::new(),
+            row_bytes: 0,
             value: None,
             encoder: ReplyEncoder::new(request.row_keys),
             scratch: Vec::new(),
@@ -114,6 +134,7 @@ impl RangeRead {
         if self.row.is_empty() && !self.is_finished {
             self.range.check_generation(self.generation)?;
         }
+        self.leave_place()?;
         while !self.is_finished && !self.encoder.is_full() {
             self.advance().await?;
             self.steps += 1;
@@ -129,7 +150,52 @@ impl RangeRead {
         }
         let bytes = reply.as_ref().map_or(0, |reply| reply.encoded.len()) + self.encoder.bytes();
         self.held.resize(READ_BYTES + bytes as u64);
+        self.park();
         Ok(reply)
+    }
+
+    /// Parks view and scan, if the read stands between two rows.
+    fn park(&mut self) {
+        if !self.row.is_empty() || self.is_finished {
+            return;
+        }
+        self.unread = self.unread();
+        if let (Some(view), Some(scan)) = (self.view.take(), self.scan.take()) {
+            let place = self.place.get_or_insert_with(|| self.shared.parking.place());
+            place.park(Parked { view, scan });
+        }
+    }
+
+    /// Takes up what was parked, or a new view when that was taken away.
+    fn leave_place(&mut self) -> Result<()> {
+        if self.view.is_some() || self.is_finished {
+            return Ok(());
+        }
+        let unread = self.unread.take();
+        if let Some(Parked { view, scan }) = self.place.as_ref().and_then(|place| place.leave()) {
+            (self.view, self.scan) = (Some(view), Some(scan));
+            return Ok(());
+        }
+        self.rows.extend(unread);
+        self.stands_on_cell = false;
+        self.view = Some(self.range.store().view().map_err(|error| from_store(&error))?);
+        self.viewed_at = self.shared.pipeline.env.monotonic();
+        self.is_view_unused = true;
+        Ok(())
+    }
+
+    /// What is left of the present run of rows, from the row on that the scan stands before.
+    fn unread(&self) -> Option<RowRange> {
+        let left = self.scanned.clone();
+        let scan = self.scan.as_ref()?;
+        if !self.stands_on_cell {
+            return Some(left);
+        }
+        let row = Bytes::from(key::unescape_row(scan.cell().row_prefix));
+        Some(match self.order {
+            RowOrder::Ascending => RowRange { start: row, ..left },
+            RowOrder::Descending => RowRange { end: Some(row_successor(&row)), ..left },
+        })
     }
 
     /// Does a little: encodes a piece or a cell, or moves the scan by one step.
@@ -173,13 +239,23 @@ impl RangeRead {
         }
         let few = self.rows_left.is_some_and(|left| left <= CACHED_ROWS_MAX);
         let fills_cache = few || rows.single_row().is_some();
-        self.scan = Some(self.view.scan(&rows, &self.in_force.rules, fills_cache));
-        self.scan_end = rows.end;
+        let view = self.view.as_ref().expect("a read that is pulled has a view");
+        let scan = view.scan(&rows, &self.in_force.rules, fills_cache);
+        self.scan = Some(match self.order {
+            RowOrder::Ascending => scan,
+            RowOrder::Descending => scan.descending(),
+        });
+        self.scanned = rows;
     }
 
     fn is_view_old(&self) -> bool {
         let age = self.shared.pipeline.env.monotonic().saturating_sub(self.viewed_at);
-        !self.is_view_unused && age >= self.shared.config.options.view_age_max
+        let holds_too_much = || {
+            let budget = &self.shared.budget;
+            let is_tight = budget.memtables() > budget.memtables_share() / 2;
+            is_tight && self.view.as_ref().is_some_and(|view| !view.is_newest())
+        };
+        !self.is_view_unused && (age >= self.shared.config.options.view_age_max || holds_too_much())
     }
 
     fn renew_view(&mut self) {
@@ -187,7 +263,7 @@ impl RangeRead {
         self.is_view_unused = true;
         // A failed pin leaves the old view, which is as good as it was.
         if let Ok(view) = self.range.store().view() {
-            self.view = view;
+            self.view = Some(view);
         }
     }
 
@@ -210,8 +286,8 @@ impl RangeRead {
         let scan = self.scan.as_ref().expect("a scan stands on the cell");
         let cell = scan.cell();
         if is_view_old {
-            let start = Bytes::from(key::unescape_row(cell.row_prefix));
-            self.rows.push(RowRange { start, end: self.scan_end.take() });
+            let unread = self.unread();
+            self.rows.extend(unread);
             self.scan = None;
             self.stands_on_cell = false;
             self.renew_view();
@@ -220,12 +296,19 @@ impl RangeRead {
         if self.row.is_empty() {
             self.is_view_unused = false;
             self.row.extend_from_slice(cell.row_prefix);
+            self.row_bytes = 0;
             self.scratch.clear();
             cell.row_into(&mut self.scratch);
             self.encoder.begin_row(&self.scratch);
         }
         self.scratch.clear();
         cell.qualifier_into(&mut self.scratch);
+        self.row_bytes += self.scratch.len() as u64 + cell.value.len();
+        let most = self.shared.config.options.row_bytes_max;
+        if self.row_bytes > most {
+            let row = Bytes::from(key::unescape_row(&self.row));
+            return Err(client::Error::large_row(row, most));
+        }
         let family = self.in_force.schema.family_by_id(cell.family);
         let family = family.expect("a scan shows families of the schema only");
         self.encoder.begin_cell(CellHead {

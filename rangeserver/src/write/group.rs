@@ -55,14 +55,16 @@ impl Sequenced {
     }
 
     fn entry(&self) -> Entry<'_> {
-        let (kind, first_seq, count, payload) = match &self.change {
+        let (kind, first_seq, count, (payload, splices)) = match &self.change {
             Change::Batch(batch) => {
-                (EntryKind::Batch, batch.first_seq(), batch.mutations(), batch.payload())
+                (EntryKind::Batch, batch.first_seq(), batch.mutations(), batch.parts())
             }
-            Change::Excise(seq, payload) => (EntryKind::Excise, *seq, 1, payload.as_slice()),
+            Change::Excise(seq, payload) => {
+                (EntryKind::Excise, *seq, 1, (payload.as_slice(), &[][..]))
+            }
         };
         let (range, epoch) = (self.store.range(), self.store.epoch());
-        Entry { kind, range, epoch, first_seq, count, payload }
+        Entry { kind, range, epoch, first_seq, count, payload, splices }
     }
 }
 

@@ -38,6 +38,30 @@ async fn large_values_stream_in_pieces_from_memory_and_from_files() {
     world.server.close().await.unwrap();
 }
 
+/// What comes after the row can be read.
+#[tokio::test(start_paused = true)]
+async fn a_row_with_too_many_bytes_is_refused_by_name() {
+    let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&[]));
+    let options = tepui_rangeserver::Options { row_bytes_max: 3 << 20, ..small_options() };
+    let world = start(std::sync::Arc::new(disk.clone()), &catalog, 1, options).await.unwrap();
+    let half = pattern(3 << 19, 1);
+    for (row, columns) in [("fits", 1), ("wide", 3), ("later", 1)] {
+        for column in 0..columns {
+            let mutations = vec![set(F, &format!("q{column}"), 1000, &half)];
+            world.write(vec![mutate(row, mutations)]).await.unwrap();
+        }
+    }
+    for _ in 0..2 {
+        let error = world.read(RowRange::all(), 0).await.unwrap_err();
+        assert_eq!(error.kind(), types::ErrorKind::FailedPrecondition);
+        assert_eq!(error.too_large().unwrap(), "wide");
+        assert_eq!(world.get("fits").await.unwrap().unwrap(), half);
+        assert_eq!(world.get("later").await.unwrap().unwrap(), half);
+        world.server.flush_all().await.unwrap();
+    }
+    world.server.close().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_read_of_a_large_value_holds_little_memory() {
     let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&[]));
@@ -47,8 +71,11 @@ async fn a_read_of_a_large_value_holds_little_memory() {
     world.get("big").await.unwrap();
     let target = catalog.target(b"big").unwrap();
     let row = Bytes::from_static(b"big");
-    let spec =
-        types::ReadSpec { rows: types::RowSet::new(vec![RowRange::row(&row)]), rows_limit: 1 };
+    let spec = types::ReadSpec {
+        rows: types::RowSet::new(vec![RowRange::row(&row)]),
+        rows_limit: 1,
+        order: types::RowOrder::Ascending,
+    };
     let request = client::ReadRequest { target, spec, row_keys: client::RowKeys::AtMessages };
     let mut read = client::RangeService::read(&*world.server, request).await.unwrap();
     while let Some(reply) = read.next().await.unwrap() {

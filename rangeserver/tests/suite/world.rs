@@ -20,7 +20,7 @@ use tepui_rangeserver::{Config, Options, RangeServer};
 use types::limits::REPLY_BYTES_MAX;
 use types::{
     Epoch, ErrorKind, FamilyId, Generation, Granularity, Mutation, RangeId, ReadSpec, RowMutations,
-    RowRange, RowSet, SessionId, TableId, TableName, TableSchema, Timestamp,
+    RowOrder, RowRange, RowSet, SessionId, TableId, TableName, TableSchema, Timestamp,
 };
 use wal::LogOptions;
 
@@ -290,7 +290,8 @@ impl World {
         for _ in 0..5 {
             let gone = || client::Error::not_found("no such range");
             let target = self.catalog.target(&rows.start).ok_or_else(gone)?;
-            let spec = ReadSpec { rows: RowSet::new(vec![rows.clone()]), rows_limit };
+            let order = RowOrder::Ascending;
+            let spec = ReadSpec { rows: RowSet::new(vec![rows.clone()]), rows_limit, order };
             let row_keys = RowKeys::AtCells;
             let request = ReadRequest { target, spec, row_keys };
             match self.collect(request).await {
@@ -301,7 +302,7 @@ impl World {
         panic!("the range keeps moving");
     }
 
-    async fn collect(&self, request: ReadRequest) -> client::Result<Vec<ReadReply>> {
+    pub(crate) async fn collect(&self, request: ReadRequest) -> client::Result<Vec<ReadReply>> {
         let mut read = self.server.read(request).await?;
         let mut replies = Vec::new();
         while let Some(reply) = read.next().await? {

@@ -136,7 +136,7 @@ fn write(random: &mut StdRng, store: &Store, model: &mut Model, log: &mut Vec<By
     batch.sequence(store.next_seq(), at(1));
     let floor = LogPosition { segment: 1, offset: batch.first_seq().get() };
     store.insert(&batch, floor).expect("the store is open");
-    log.push(Bytes::copy_from_slice(batch.payload()));
+    log.push(Bytes::copy_from_slice(&batch.payload()));
     store.publish(batch.last_seq());
 }
 

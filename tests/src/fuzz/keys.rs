@@ -92,7 +92,8 @@ pub(super) fn batch(random: &mut StdRng) {
     let mut batch = Batch::encode(&rows);
     let first = SeqNo::from_raw(random.random_range(1..1000)).expect("a legal number");
     batch.sequence(first, at(77));
-    let read = decode_payload(batch.payload()).expect("an encoded batch is one");
+    let payload = batch.payload();
+    let read = decode_payload(&payload).expect("an encoded batch is one");
     assert!(read.eq(batch.cells()), "read back as it was");
     let mut damaged = batch.payload().to_vec();
     damage(random, &mut damaged);

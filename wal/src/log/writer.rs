@@ -3,7 +3,7 @@ use types::SessionId;
 
 use super::{Books, Inner, Position, State};
 use crate::format::{
-    Entry, FRAME_HEADER_BYTES, Place, Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader,
+    Borrowed, Entry, FRAME_HEADER_BYTES, Place, Predecessor, SEGMENT_HEADER_BYTES, SegmentHeader,
     SegmentName, put_end_mark, put_frame,
 };
 use crate::{Error, Result};
@@ -35,8 +35,9 @@ impl Writer {
     ) -> Result<Position> {
         self.make_room(inner, bytes)?;
         let (place, synced_to) = self.begin_frame(inner);
-        put_frame(&mut self.buffer, place, self.last_frame + 1, synced_to, entries);
-        self.write_frame(inner, bytes)
+        let number = self.last_frame + 1;
+        let borrowed = put_frame(&mut self.buffer, place, number, synced_to, entries);
+        self.write_frame(inner, &borrowed, bytes)
     }
 
     /// Makes everything appended durable.
@@ -60,7 +61,7 @@ impl Writer {
         self.make_room(inner, bytes)?;
         let (place, synced_to) = self.begin_frame(inner);
         put_end_mark(&mut self.buffer, place, self.last_frame + 1, synced_to);
-        self.write_frame(inner, bytes)?;
+        self.write_frame(inner, &[], bytes)?;
         self.sync(inner)?;
         inner.books().state = State::Closed;
         Ok(())
@@ -127,8 +128,20 @@ impl Writer {
         (Place { seed: self.name.seed, offset }, synced_to)
     }
 
-    fn write_frame(&mut self, inner: &Inner, bytes: u64) -> Result<Position> {
-        self.log.append(&self.buffer).map_err(|error| inner.poison(error))?;
+    /// Writes the buffer with all that is borrowed put in.
+    fn write_frame(
+        &mut self,
+        inner: &Inner,
+        borrowed: &[Borrowed<'_>],
+        bytes: u64,
+    ) -> Result<Position> {
+        let mut from = 0;
+        for (at, part) in borrowed.iter().copied().chain([(self.buffer.len(), &[][..])]) {
+            for piece in [&self.buffer[from..at], part].into_iter().filter(|it| !it.is_empty()) {
+                self.log.append(piece).map_err(|error| inner.poison(error))?;
+            }
+            from = at;
+        }
         self.last_frame += 1;
         let mut books = inner.books();
         books.space.used(bytes);

@@ -9,8 +9,8 @@ use tepui_wal::format::{
     FRAME_HEADER_BYTES, FrameHeader, HeaderError, Place, Predecessor, SEGMENT_HEADER_BYTES,
     SegmentHeader, decode_entries, payload_matches, put_end_mark, put_frame,
 };
-use tepui_wal::{OwnedEntry, SegmentName};
-use types::SessionId;
+use tepui_wal::{Entry, OwnedEntry, SegmentName};
+use types::{SessionId, Splice};
 
 use super::session::{entry, folder, random_group, read_all, run};
 
@@ -24,7 +24,7 @@ fn small_segment() -> Vec<u8> {
     let header = SegmentHeader { session: SessionId::new(7), name: NAME, predecessor: None };
     let mut out = header.encode().to_vec();
     let batch = entry(3, 42, b"hello".to_vec());
-    put_frame(&mut out, place(88), 1, 0, &[batch.as_entry()]);
+    assert!(put_frame(&mut out, place(88), 1, 0, &[batch.as_entry()]).is_empty());
     put_end_mark(&mut out, place(176), 2, 176);
     out
 }
@@ -119,6 +119,34 @@ fn read_frame(bytes: &[u8], place: Place) -> Option<(FrameHeader, Vec<OwnedEntry
 }
 
 #[test]
+fn a_frame_of_large_parts_is_the_same_as_one_of_copied_parts() {
+    let here = place(88);
+    let large = Bytes::from((0..700_001_u32).map(|at| (at % 251) as u8).collect::<Vec<u8>>());
+    let head = vec![3; 300 << 10];
+    let splices = [
+        Splice { at: 5, bytes: Bytes::from_static(b"small") },
+        Splice { at: 290 << 10, bytes: large },
+    ];
+    let whole: Vec<u8> = Splice::parts(&head, &splices).flatten().copied().collect();
+    let first = entry(2, 7, b"before".to_vec());
+    let second = entry(3, 8, whole);
+    let spliced = Entry { payload: &head, splices: &splices, ..second.as_entry() };
+    let mut out = Vec::new();
+    let borrowed = put_frame(&mut out, here, 1, 0, &[first.as_entry(), spliced]);
+    assert_eq!(borrowed.len(), 2, "what is large is not copied");
+    let (mut frame, mut from) = (Vec::new(), 0);
+    for (at, part) in borrowed {
+        frame.extend_from_slice(&out[from..at]);
+        frame.extend_from_slice(part);
+        from = at;
+    }
+    frame.extend_from_slice(&out[from..]);
+    assert_eq!(frame.len() % 8, 0);
+    let (_, found) = read_frame(&frame, here).unwrap();
+    assert!(found == [first, second]);
+}
+
+#[test]
 fn frames_read_back_at_their_own_place_only() {
     for seed in 0..200 {
         let mut random = StdRng::seed_from_u64(seed);
@@ -126,7 +154,7 @@ fn frames_read_back_at_their_own_place_only() {
         let entries: Vec<_> = group.iter().map(OwnedEntry::as_entry).collect();
         let here = Place { seed: random.next_u64(), offset: random.random_range(1..1000) * 8 };
         let mut out = Vec::new();
-        put_frame(&mut out, here, seed + 1, here.offset - 8, &entries);
+        assert!(put_frame(&mut out, here, seed + 1, here.offset - 8, &entries).is_empty());
         assert_eq!(out.len() % 8, 0);
         let (header, found) = read_frame(&out, here).unwrap();
         assert_eq!((header.number, header.synced_to), (seed + 1, here.offset - 8));

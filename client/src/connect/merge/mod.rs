@@ -14,7 +14,7 @@
 //! 3. `commit_row` ends the row, `reset_row` forgets what came of it. The latter stands alone.
 //!
 //! Invariants
-//! - Rows come out in ascending order of their keys, each once, whole.
+//! - Rows come out in the order asked for, each once, whole.
 //! - Whatever the chunks hold, the answer is a row or an error: the server is not trusted. Nothing
 //!   is allocated for what a chunk announces, only for what has arrived, and a row has a limit.
 
@@ -25,7 +25,7 @@ use bytes::{Bytes, BytesMut};
 use proto::google::bigtable::v2::ReadRowsResponse;
 use proto::google::bigtable::v2::read_rows_response::CellChunk;
 use proto::google::bigtable::v2::read_rows_response::cell_chunk::RowStatus;
-use types::{ErrorKind, Timestamp};
+use types::{ErrorKind, RowOrder, Timestamp};
 
 use super::row::{Cell, Row, RowFamily};
 use crate::{Error, Result};
@@ -39,6 +39,7 @@ const CELL_BYTES: usize = size_of::<Cell>();
 pub struct Merger {
     /// The last row that was committed or scanned over: rows come after it.
     last: Option<Bytes>,
+    order: RowOrder,
     row: Option<Partial>,
     bytes_max: usize,
 }
@@ -71,7 +72,13 @@ impl Merger {
     }
 
     fn with_limit(bytes_max: usize) -> Merger {
-        Merger { last: None, row: None, bytes_max }
+        Merger { last: None, order: RowOrder::Ascending, row: None, bytes_max }
+    }
+
+    /// The same for an answer with the largest row first.
+    #[must_use]
+    pub(crate) fn descending(self) -> Merger {
+        Merger { order: RowOrder::Descending, ..self }
     }
 
     /// The last row that was committed, or that the server says it scanned past: where a broken
@@ -99,7 +106,7 @@ impl Merger {
         if self.row.is_some() {
             return Err(violation("a scanned row inside a row"));
         }
-        self.check_ascends(&reply.last_scanned_row_key)?;
+        self.check_order(&reply.last_scanned_row_key)?;
         self.last = Some(reply.last_scanned_row_key);
         Ok(())
     }
@@ -152,7 +159,7 @@ impl Merger {
         if chunk.row_key.is_empty() {
             return Err(violation("a row without a key"));
         }
-        self.check_ascends(&chunk.row_key)?;
+        self.check_order(&chunk.row_key)?;
         if chunk.family_name.is_none() {
             return Err(violation("a row's first cell without a family"));
         }
@@ -167,11 +174,13 @@ impl Merger {
         })
     }
 
-    fn check_ascends(&self, key: &Bytes) -> Result<()> {
-        match &self.last {
-            Some(last) if key <= last => Err(violation("rows out of order")),
-            _ => Ok(()),
-        }
+    fn check_order(&self, key: &Bytes) -> Result<()> {
+        let in_order = match (&self.last, self.order) {
+            (None, _) => true,
+            (Some(last), RowOrder::Ascending) => key > last,
+            (Some(last), RowOrder::Descending) => key < last,
+        };
+        if in_order { Ok(()) } else { Err(violation("rows out of order")) }
     }
 }
 
