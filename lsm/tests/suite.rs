@@ -19,4 +19,5 @@ mod suite {
     mod store_script;
     mod store_statistics;
     mod store_versions;
+    mod wide_rows;
 }

@@ -86,6 +86,15 @@ pub(super) fn delete_cells(qualifier: &str) -> Mutation {
     }
 }
 
+/// Hides one timestamp of a column.
+pub(super) fn delete_time(qualifier: &str, micros: i64) -> Mutation {
+    Mutation::DeleteCells {
+        family: FAMILY,
+        qualifier: Bytes::copy_from_slice(qualifier.as_bytes()),
+        range: TimestampRange { start: at(micros), end: Some(at(micros + 1)) },
+    }
+}
+
 pub(super) fn on_row(row: &str, mutations: Vec<Mutation>) -> RowMutations {
     RowMutations { row: Bytes::copy_from_slice(row.as_bytes()), mutations }
 }
