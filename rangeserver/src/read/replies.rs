@@ -23,8 +23,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client::{ReadReplies, ReadReply, ReadRequest, Result};
-use lsm::{ReadView, Scan, ScanStep};
-use sstable::{StoredValue, Table, ValueRef};
+use lsm::{IoClass, ReadView, Scan, ScanStep};
+use sstable::{PIECE_BYTES, StoredValue, Table, ValueRef};
 use types::{Generation, RowOrder, RowRange, key, row_successor};
 
 use super::encode::{CHUNK_VALUE_BYTES_MAX, CellHead, ReplyEncoder};
@@ -352,6 +352,8 @@ impl RangeRead {
             }
             Value::Stored { stored, table, piece, rest } => {
                 if rest.is_empty() {
+                    let bytes = stored.len().min(PIECE_BYTES as u64);
+                    self.range.store().limiter().spend(IoClass::Read, bytes).await;
                     let read = table.read_value_piece(stored, *piece).await;
                     *rest = read.map_err(|error| from_store(&error.into()))?;
                     *piece += 1;

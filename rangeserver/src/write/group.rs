@@ -154,7 +154,7 @@ impl CommitEnv for LogCommit {
 
     fn log(&self, group: &[&Sequenced]) -> Result<(), CommitError> {
         let entries: Vec<Entry<'_>> = group.iter().map(|sequenced| sequenced.entry()).collect();
-        self.limiter.note(entries.iter().map(|entry| entry.payload.len() as u64).sum());
+        self.limiter.note(entries.iter().map(|entry| entry.payload_len() as u64).sum());
         self.log.append(&entries).map_err(|error| failed(&error)).map(drop)
     }
 
