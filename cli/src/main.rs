@@ -1,6 +1,7 @@
 //! The binary `tepui`: serves, administers, reads, writes and inspects.
 
 mod activity;
+mod allocator;
 mod cells;
 mod dev;
 mod files;
@@ -85,11 +86,16 @@ async fn run(command: Command) -> Result<(), Failure> {
     out.finish()
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    allocator::return_freed_memory();
     let cli = Cli::parse_from(with_double_dashes(std::env::args()));
     start_logging();
-    match run(cli.command).await {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => runtime.block_on(run(cli.command)),
+        Err(error) => Err(Failure::Said(format!("cannot start threads: {error}"))),
+    };
+    match outcome {
         Ok(()) | Err(Failure::OutputClosed) => ExitCode::SUCCESS,
         Err(Failure::Said(error)) => {
             // Nothing is left to do when even this cannot be written.
