@@ -6,7 +6,8 @@
 //!    bytes from memory, with the same client, runtime and connections.
 //!
 //! `--restart` measures instead how long a server that was killed takes to be ready again, for a
-//! log of small cells and one of big ones.
+//! log of small cells and one of big ones. `--engine BYTES` measures the engine alone, without a
+//! network, with values of so many bytes; `--memtable` measures inserts into a memtable.
 //!
 //! `--memory` measures instead the most memory that a server takes under load, scans and cells of
 //! 100 MiB, against its budget.
@@ -19,8 +20,10 @@
 
 mod cpu;
 mod echo;
+mod engine;
 mod load;
 mod memory;
+mod memtable;
 mod raw_sync;
 mod report;
 mod restart;
@@ -75,6 +78,30 @@ struct Options {
     /// MiB of its memory budget.
     #[arg(long, default_value_t = 256)]
     budget_mib: u64,
+    /// Measure the engine in this process instead, with values of this many bytes.
+    #[arg(long)]
+    engine: Option<usize>,
+    /// Measure a memtable beside an ordered map instead.
+    #[arg(long)]
+    memtable: bool,
+    /// Measure this one of them (used by itself).
+    #[arg(long, hide = true)]
+    memtable_contender: Option<String>,
+    /// Rows that the engine or the memtable is filled with.
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
+    /// The engine's block cache, MiB.
+    #[arg(long, default_value_t = 128)]
+    cache_mib: u64,
+    /// The engine's memtables, MiB each.
+    #[arg(long, default_value_t = 64)]
+    write_buffer_mib: u64,
+    /// The engine's blocks, bytes before compression.
+    #[arg(long, default_value_t = 4096)]
+    block_bytes: u64,
+    /// Sync the engine's log after every put.
+    #[arg(long)]
+    sync: bool,
     /// Serve the echo yardstick on this port instead of measuring (used by itself).
     #[arg(long, hide = true)]
     serve_echo: bool,
@@ -94,6 +121,15 @@ async fn main() -> Result<()> {
     }
     if options.memory {
         return memory::measure(&options).await;
+    }
+    if let Some(value_bytes) = options.engine {
+        return engine::measure(&options, value_bytes).await;
+    }
+    if let Some(name) = &options.memtable_contender {
+        return memtable::measure_one(name, options.keys);
+    }
+    if options.memtable {
+        return memtable::measure(&options);
     }
     let folder = tempfile::tempdir_in(".")?;
     let tepui = Served::tepui(&options.tepui, folder.path(), "1G").await?;
