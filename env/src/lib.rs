@@ -7,6 +7,7 @@
 
 mod blocking;
 mod clock;
+mod computing;
 pub mod planted;
 mod random;
 mod tasks;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 pub use blocking::{BLOCKED_THREADS_MAX, Blocking, BlockingPermit};
 pub use clock::{Clock, ManualClock, SimulatedClock, SystemClock};
+pub use computing::ComputingPermit;
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use tasks::{Elapsed, Task};
 
@@ -26,6 +28,7 @@ pub struct Env {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     blocking: Blocking,
+    computing: computing::Computing,
 }
 
 impl std::fmt::Debug for Env {
@@ -43,6 +46,7 @@ impl Env {
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
             blocking: Blocking::in_place(),
+            computing: computing::Computing::system(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Env {
             clock: Arc::new(SimulatedClock::default()),
             random: Arc::new(SeededRandom::new(seed)),
             blocking: Blocking::inline(),
+            computing: computing::Computing::simulated(),
         }
     }
 
@@ -136,5 +141,11 @@ impl Env {
     /// runtime threads may block at once.
     pub async fn blocking_permit(&self) -> BlockingPermit {
         self.blocking.permit().await
+    }
+
+    /// Waits for one of as many places as there are processors, for long computations. When there
+    /// are more of them than places, some come to their end, and to the disk, before others begin.
+    pub async fn computing_permit(&self) -> ComputingPermit {
+        self.computing.permit().await
     }
 }

@@ -299,13 +299,6 @@ pub struct Cells<'a> {
     rest: &'a [u8],
 }
 
-impl Cells<'_> {
-    /// Bytes of the payload from the next cell on.
-    pub(crate) fn remaining(&self) -> usize {
-        self.rest.len()
-    }
-}
-
 impl<'a> Iterator for Cells<'a> {
     type Item = CellRef<'a>;
 
@@ -321,30 +314,59 @@ impl<'a> Iterator for Cells<'a> {
 /// # Errors
 /// [`Error::CorruptBatch`] when the bytes are not a sequenced batch.
 pub fn decode_payload(payload: &[u8]) -> Result<Cells<'_>> {
-    let corrupt = |offset: usize, what: &'static str| Error::CorruptBatch { offset, what };
-    let Some((&version, entries)) = payload.split_first() else {
-        return Err(corrupt(0, "no version"));
-    };
-    if version != VERSION {
-        return Err(corrupt(0, "unknown version"));
-    }
-    let mut rest = entries;
-    let mut last = SeqNo::ZERO;
-    while !rest.is_empty() {
-        let offset = payload.len() - rest.len();
-        let (cell, used) = entry::split(rest).ok_or_else(|| corrupt(offset, "entry is cut"))?;
-        let seq = check_cell(cell).map_err(|what| corrupt(offset, what))?;
-        if seq <= last {
-            return Err(corrupt(offset, "sequence numbers do not ascend"));
+    let mut cells = CheckedCells::new(payload)?;
+    while cells.next()?.is_some() {}
+    Ok(Cells { rest: &payload[1..] })
+}
+
+/// The cells of a payload, each checked when its turn comes.
+pub(crate) struct CheckedCells<'a> {
+    payload: &'a [u8],
+    offset: usize,
+    last: SeqNo,
+}
+
+/// A cell of a payload, its key taken apart.
+pub(crate) struct CheckedCell<'a> {
+    pub(crate) key: ParsedKey<'a>,
+    /// Where its entry begins in the payload.
+    pub(crate) offset: usize,
+}
+
+impl<'a> CheckedCells<'a> {
+    /// # Errors
+    /// [`Error::CorruptBatch`] for a version that is not known.
+    pub(crate) fn new(payload: &'a [u8]) -> Result<CheckedCells<'a>> {
+        match payload.first() {
+            Some(&VERSION) => Ok(CheckedCells { payload, offset: 1, last: SeqNo::ZERO }),
+            Some(_) => Err(Error::CorruptBatch { offset: 0, what: "unknown version" }),
+            None => Err(Error::CorruptBatch { offset: 0, what: "no version" }),
         }
-        last = seq;
-        rest = &rest[used..];
     }
-    Ok(Cells { rest: entries })
+
+    /// The next cell; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::CorruptBatch`] when the bytes are not a sequenced batch.
+    pub(crate) fn next(&mut self) -> Result<Option<CheckedCell<'a>>> {
+        let (offset, rest) = (self.offset, &self.payload[self.offset..]);
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        let corrupt = |what: &'static str| Error::CorruptBatch { offset, what };
+        let (cell, used) = entry::split(rest).ok_or_else(|| corrupt("entry is cut"))?;
+        let key = check_cell(cell).map_err(corrupt)?;
+        if key.seq <= self.last {
+            return Err(corrupt("sequence numbers do not ascend"));
+        }
+        self.last = key.seq;
+        self.offset += used;
+        Ok(Some(CheckedCell { key, offset }))
+    }
 }
 
 /// Checks a key, and that the value suits it.
-fn check_cell(cell: CellRef<'_>) -> std::result::Result<SeqNo, &'static str> {
+fn check_cell(cell: CellRef<'_>) -> std::result::Result<ParsedKey<'_>, &'static str> {
     if cell.key.len() > CELL_KEY_BYTES_MAX {
         return Err("key is too long");
     }
@@ -358,7 +380,7 @@ fn check_cell(cell: CellRef<'_>) -> std::result::Result<SeqNo, &'static str> {
         Kind::DeleteCells => TimestampRange::decode(cell.value).is_some(),
         Kind::DeleteFamily | Kind::DeleteRow => cell.value.is_empty(),
     };
-    suits.then_some(parsed.seq).ok_or("value contradicts kind")
+    suits.then_some(parsed).ok_or("value contradicts kind")
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(crate) struct Output {
     group: usize,
     settings: GroupSettings,
     writer: Option<(FileId, TableWriter)>,
-    /// The escaped row of the last cell.
+    /// The escaped row that the last whole file ended with.
     row: Vec<u8>,
     neighbours: Neighbours,
     /// The file that is being finished: it may be there already.
@@ -59,7 +59,7 @@ impl Neighbours {
     }
 
     /// Goes on to `row`, encoded. Should a file that overlaps them since the last cut end here?
-    fn asks_for_cut(&mut self, row: &[u8]) -> bool {
+    fn ask_for_cut(&mut self, row: &[u8]) -> bool {
         while let Some((_, bytes)) = self.ends.get(self.passed).filter(|(end, _)| **end <= *row) {
             self.overlapped = self.overlapped.saturating_add(*bytes);
             self.passed += 1;
@@ -95,11 +95,34 @@ impl Output {
         self.neighbours = neighbours;
     }
 
+    /// Adds a cell without waiting; keys ascend. `false`: that cannot be, and nothing has changed.
+    ///
+    /// # Errors
+    /// A key that is none, or does not ascend.
+    #[inline]
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let Some((_, writer)) = &mut self.writer else {
+            return Ok(false);
+        };
+        let next = writer.next_key(key)?.ok_or_else(not_ascending)?;
+        let may_cut = next.begins_row() || planted(PlantedBug::CutOutputInsideRow);
+        if may_cut
+            && (writer.bytes() >= self.table_bytes
+                || self.neighbours.ask_for_cut(next.parsed().row_prefix()))
+        {
+            return Ok(false);
+        }
+        Ok(writer.put(&next, value))
+    }
+
     /// Adds a cell; keys ascend.
     ///
     /// # Errors
     /// [`Error::Poisoned`] when a file could not be made durable; any other error leaves nothing.
     pub(crate) async fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.put(key, value)? {
+            return Ok(());
+        }
         let writer = self.writer_for(key).await?;
         Ok(writer.add(key, value).await?)
     }
@@ -141,10 +164,7 @@ impl Output {
             return Ok(());
         };
         let writer = self.writer_for(&first).await?;
-        writer.add_raw(raw).await?;
-        let row = key::row_prefix(writer.last_key()).map(<[u8]>::to_vec);
-        self.row = row.expect("the writer takes keys only");
-        Ok(())
+        Ok(writer.add_raw(raw).await?)
     }
 
     /// Bytes written so far.
@@ -162,22 +182,24 @@ impl Output {
 
     /// The writer of the file that `key` belongs into.
     async fn writer_for(&mut self, key: &[u8]) -> Result<&mut TableWriter> {
-        let row = key::row_prefix(key)
-            .ok_or_else(|| Error::CorruptCell { what: "a key has no row".to_owned() })?;
-        let full = |(_, writer): &(FileId, TableWriter)| writer.bytes() >= self.table_bytes;
-        let ordered = self.writer.as_ref().is_none_or(|(_, writer)| writer.last_key() < key);
-        if !ordered || self.row.as_slice() > row {
-            return Err(Error::CorruptCell { what: "keys do not ascend".to_owned() });
-        }
-        if self.row != row || planted(PlantedBug::CutOutputInsideRow) {
-            let too_wide = self.neighbours.asks_for_cut(row);
-            if self.writer.as_ref().is_none_or(full) || too_wide {
-                self.cut().await?;
+        if let Some((_, writer)) = &mut self.writer {
+            let next = writer.next_key(key)?.ok_or_else(not_ascending)?;
+            if next.begins_row() || planted(PlantedBug::CutOutputInsideRow) {
+                let too_wide = self.neighbours.ask_for_cut(next.parsed().row_prefix());
+                if writer.bytes() >= self.table_bytes || too_wide {
+                    self.cut().await?;
+                }
             }
-            self.row.clear();
-            self.row.extend_from_slice(row);
         }
         if self.writer.is_none() {
+            let row = key::row_prefix(key)
+                .ok_or_else(|| Error::CorruptCell { what: "a key has no row".to_owned() })?;
+            if self.row.as_slice() > row {
+                return Err(not_ascending());
+            }
+            // What ends before the first row overlaps no file.
+            self.neighbours.ask_for_cut(row);
+            self.neighbours.overlapped = 0;
             self.writer = Some(self.files.create(self.writer_options).await?);
         }
         let (_, writer) = self.writer.as_mut().expect("it was just made");
@@ -190,6 +212,8 @@ impl Output {
         let Some((id, writer)) = self.writer.take() else {
             return Ok(());
         };
+        self.row.clear();
+        self.row.extend_from_slice(key::row_prefix(writer.last_key()).unwrap_or_default());
         self.finishing = Some(id);
         let new = self.finish_one(writer).await?;
         self.finishing = None;
@@ -275,6 +299,10 @@ fn retire_all(files: &TableFiles, tables: Vec<NewTable>) {
     for new in tables {
         files.retire(new.meta.file, new.meta.len, Some(new.table));
     }
+}
+
+fn not_ascending() -> Error {
+    Error::CorruptCell { what: "keys do not ascend".to_owned() }
 }
 
 /// A file that could not be made durable leaves the disk in doubt, unless it was just full.

@@ -82,6 +82,18 @@ impl Outputs {
         self.outputs.iter().map(Output::bytes).sum()
     }
 
+    /// Adds a cell without waiting, as [`Output::put`].
+    ///
+    /// # Errors
+    /// As [`Output::put`].
+    #[inline]
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        match self.place(key)? {
+            Some(place) => self.outputs[place].put(key, value),
+            None => Ok(false),
+        }
+    }
+
     /// Adds a cell; keys ascend.
     ///
     /// # Errors
@@ -119,6 +131,7 @@ impl Outputs {
     }
 
     /// The group that a key goes to; `None`: all of them.
+    #[inline]
     fn place(&mut self, key: &[u8]) -> Result<Option<usize>> {
         if self.outputs.len() == 1 {
             return Ok(Some(0));

@@ -285,14 +285,17 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     use super::*;
-    use crate::block_builder::{BlockBuilder, Place};
+    use crate::block_builder::{BlockBuilder, Place, common_prefix};
 
     fn block_of(keys: &[Vec<u8>], restart_interval: usize) -> Block {
         let mut builder = BlockBuilder::new(restart_interval);
+        let mut last: &[u8] = &[];
         for key in keys {
-            let size = builder.bytes() + builder.entry_bytes(key, key.len());
-            builder.add(key, key, Place::Inline);
+            let shared = common_prefix(last, key);
+            let size = builder.bytes() + builder.entry_bytes(key.len(), shared, key.len());
+            builder.add(key, shared, key, Place::Inline);
             assert_eq!(builder.bytes(), size, "the predicted size");
+            last = key;
         }
         Block::parse(Bytes::copy_from_slice(builder.finish())).unwrap()
     }

@@ -4,7 +4,6 @@ use crate::coding::{put_varint, varint_len};
 pub(crate) struct BlockBuilder {
     payload: Vec<u8>,
     restarts: Vec<u32>,
-    last_key: Vec<u8>,
     restart_interval: usize,
     since_restart: usize,
 }
@@ -23,30 +22,34 @@ impl BlockBuilder {
         BlockBuilder {
             payload: Vec::new(),
             restarts: Vec::new(),
-            last_key: Vec::new(),
             restart_interval,
             since_restart: 0,
         }
     }
 
-    /// Appends an entry; keys ascend.
-    pub(crate) fn add(&mut self, key: &[u8], value: &[u8], place: Place) {
-        let mut shared = 0;
-        if self.restarts.is_empty() || self.since_restart == self.restart_interval {
+    /// Appends an entry; keys ascend. It has its first `shared` bytes in common with the last one.
+    #[inline]
+    pub(crate) fn add(&mut self, key: &[u8], shared: usize, value: &[u8], place: Place) {
+        let shared = if self.is_restart_due() {
             self.restarts.push(self.payload.len() as u32);
             self.since_restart = 0;
+            0
         } else {
-            shared = common_prefix(&self.last_key, key);
-        }
+            shared
+        };
         self.since_restart += 1;
+        let rest = &key[shared..];
         let tag = (value.len() as u64) << 1 | u64::from(place == Place::Stored);
         put_varint(&mut self.payload, shared as u64);
-        put_varint(&mut self.payload, (key.len() - shared) as u64);
+        put_varint(&mut self.payload, rest.len() as u64);
         put_varint(&mut self.payload, tag);
-        self.payload.extend_from_slice(&key[shared..]);
+        self.payload.extend_from_slice(rest);
         self.payload.extend_from_slice(value);
-        self.last_key.truncate(shared);
-        self.last_key.extend_from_slice(&key[shared..]);
+    }
+
+    /// Is the next entry's key to be kept whole?
+    fn is_restart_due(&self) -> bool {
+        self.restarts.is_empty() || self.since_restart == self.restart_interval
     }
 
     /// Payload bytes if it ended now.
@@ -54,11 +57,12 @@ impl BlockBuilder {
         self.payload.len() + 4 * (self.restarts.len() + 1)
     }
 
-    /// Payload bytes that another entry would add.
-    pub(crate) fn entry_bytes(&self, key: &[u8], value_len: usize) -> usize {
-        let whole = self.restarts.is_empty() || self.since_restart == self.restart_interval;
-        let shared = if whole { 0 } else { common_prefix(&self.last_key, key) };
-        let rest = key.len() - shared;
+    /// Payload bytes that another entry would add; `shared` as for [`BlockBuilder::add`].
+    #[inline]
+    pub(crate) fn entry_bytes(&self, key_len: usize, shared: usize, value_len: usize) -> usize {
+        let whole = self.is_restart_due();
+        let shared = if whole { 0 } else { shared };
+        let rest = key_len - shared;
         let numbers = varint_len(shared as u64)
             + varint_len(rest as u64)
             + varint_len((value_len as u64) << 1 | 1);
@@ -83,7 +87,6 @@ impl BlockBuilder {
     pub(crate) fn clear(&mut self) {
         self.payload.clear();
         self.restarts.clear();
-        self.last_key.clear();
         self.since_restart = 0;
     }
 }

@@ -1,6 +1,7 @@
 //! Numbers as bytes. Readers return `None` instead of reading past the end.
 
 /// Appends `number` as LEB128.
+#[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

@@ -1,17 +1,12 @@
 //! The two-level index while it is built, and the handles that are its values.
 
-use crate::block_builder::{BlockBuilder, Place, common_prefix};
+use crate::block_builder::{BlockBuilder, Place};
 use crate::coding::{put_varint, varint};
 use crate::error::Malformed;
 use crate::frame::{BlockHandle, BlockKind};
 
 /// Index entries are whole keys: they are searched far more often than they are read through.
 const RESTART_INTERVAL: usize = 1;
-
-/// The shortest prefix of `first` that is greater than `previous`, which is smaller than `first`.
-pub(crate) fn separator<'a>(previous: &[u8], first: &'a [u8]) -> &'a [u8] {
-    &first[..common_prefix(previous, first) + 1]
-}
 
 pub(crate) fn put_handle(out: &mut Vec<u8>, handle: BlockHandle) {
     put_varint(out, handle.offset);
@@ -68,7 +63,7 @@ impl IndexBuilder {
         }
         self.value.clear();
         put_handle(&mut self.value, data);
-        self.current.add(separator, &self.value, Place::Inline);
+        self.current.add(separator, 0, &self.value, Place::Inline);
         if self.current.bytes() >= self.block_bytes {
             self.cut();
         }
@@ -99,7 +94,7 @@ impl TopIndexBuilder {
     pub(crate) fn add(&mut self, separator: &[u8], partition: BlockHandle) {
         let mut value = Vec::new();
         put_handle(&mut value, partition);
-        self.0.add(separator, &value, Place::Inline);
+        self.0.add(separator, 0, &value, Place::Inline);
     }
 
     pub(crate) fn finish(&mut self) -> &[u8] {

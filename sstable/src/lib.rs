@@ -32,4 +32,4 @@ pub use raw::{RawBlock, RawEntries};
 pub use table::{Table, file_id};
 pub use value::{PIECE_BYTES, StoredValue, ValueRef};
 pub use verify::{verify_checksum, verify_file};
-pub use writer::{TableMeta, TableWriter};
+pub use writer::{NextKey, TableMeta, TableWriter};

@@ -1,7 +1,8 @@
 //! Writes a table, front to back.
 //!
-//! 1. Each entry is checked (a cell key, greater than the last one), counted in the properties, and
-//!    hashed for the filters when its row or column is new.
+//! 1. Each entry's key is taken apart and compared with the last one, once ([`NextKey`]): that says
+//!    whether it is a key, is greater, and begins a row or column. It is counted in the properties,
+//!    and hashed for the filters when its row or column is new.
 //! 2. When it does not fit the open data block, that block goes out. A big value goes out before
 //!    the block that will hold its cell, as it is.
 //! 3. A whole block of another table may be taken over as it is stored: only its entries are
@@ -16,12 +17,12 @@ use storage::BlobWriter;
 use types::{Bloom, CellKey, FileId, Kind, ParsedKey};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::block_builder::{BlockBuilder, Place};
+use crate::block_builder::{BlockBuilder, Place, common_prefix};
 use crate::error::{Error, Result};
 use crate::filter::{Domain, FilterBuilder};
 use crate::footer::{FOOTER_BYTES, FORMAT_VERSION, Footer};
 use crate::frame::{BlockHandle, BlockKind, Framer, StoredPayload};
-use crate::index::{IndexBuilder, TopIndexBuilder, separator};
+use crate::index::{IndexBuilder, TopIndexBuilder};
 use crate::options::WriterOptions;
 use crate::properties::Properties;
 use crate::raw::RawBlock;
@@ -76,8 +77,12 @@ impl Output {
         handle
     }
 
+    fn is_full(&self) -> bool {
+        self.buffer.len() >= APPEND_BYTES
+    }
+
     async fn drain_if_full(&mut self) -> Result<()> {
-        if self.buffer.len() >= APPEND_BYTES { self.drain().await } else { Ok(()) }
+        if self.is_full() { self.drain().await } else { Ok(()) }
     }
 
     async fn drain(&mut self) -> Result<()> {
@@ -89,6 +94,39 @@ impl Output {
         self.hash.update(&gathered);
         let appended = self.blob.append(Bytes::from(gathered)).await;
         appended.map_err(|source| Error::Storage { file: self.file, source })
+    }
+}
+
+/// The key of a table's next entry, taken apart and compared with the last one.
+#[derive(Clone, Copy, Debug)]
+pub struct NextKey<'a> {
+    parsed: ParsedKey<'a>,
+    /// Bytes that it has in common with the last key.
+    shared: usize,
+    last_len: usize,
+}
+
+impl<'a> NextKey<'a> {
+    /// The key.
+    #[inline]
+    pub fn parsed(&self) -> &ParsedKey<'a> {
+        &self.parsed
+    }
+
+    /// Is its row another than that of the last key?
+    #[inline]
+    pub fn begins_row(&self) -> bool {
+        // Escaped rows and column prefixes are whole fields: no one is a prefix of another.
+        self.shared < self.parsed.row_prefix().len()
+    }
+
+    #[inline]
+    fn begins_column(&self) -> bool {
+        self.shared < self.parsed.column_prefix().len()
+    }
+
+    fn bytes(&self) -> &'a [u8] {
+        self.parsed.as_bytes()
     }
 }
 
@@ -130,24 +168,54 @@ impl TableWriter {
         }
     }
 
+    /// Takes the key of the next entry apart. `None`: it is not greater than the last one.
+    ///
+    /// # Errors
+    /// `NotAKey`.
+    #[inline]
+    pub fn next_key<'a>(&self, key: &'a [u8]) -> Result<Option<NextKey<'a>>> {
+        let parsed = ParsedKey::parse(key).ok_or_else(|| self.not_a_key(key))?;
+        let last = self.previous.as_slice();
+        let shared = common_prefix(last, key);
+        let ascends = match (last.get(shared), key.get(shared)) {
+            (Some(last), Some(next)) => last < next,
+            (None, next) => next.is_some(),
+            (Some(_), None) => false,
+        };
+        Ok(ascends.then_some(NextKey { parsed, shared, last_len: last.len() }))
+    }
+
+    /// Adds an entry without waiting. `false`: that cannot be, and nothing has changed; its value
+    /// is too large, or bytes wait to be appended to the file.
+    #[inline]
+    pub fn put(&mut self, key: &NextKey<'_>, value: &[u8]) -> bool {
+        if value.len() >= self.options.value_block_threshold || self.out.is_full() {
+            return false;
+        }
+        self.count(key, value.len() as u64);
+        self.make_room(key, value.len());
+        self.put_entry(key, value, Place::Inline);
+        true
+    }
+
     /// Adds an entry. Keys ascend strictly: asserted.
     ///
     /// # Errors
     /// `NotAKey`; `Storage`, after which the table is lost.
     pub async fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.count(key, value.len() as u64)?;
-        if value.len() < self.options.value_block_threshold {
-            self.make_room(key, value.len());
-            self.put_entry(key, value, Place::Inline);
-            return self.out.drain_if_full().await;
+        let next = self.ascending(key)?;
+        self.out.drain_if_full().await?;
+        if self.put(&next, value) {
+            return Ok(());
         }
-        let offset = self.begin_stored(key, value.len() as u64);
+        self.count(&next, value.len() as u64);
+        let offset = self.begin_stored(&next, value.len() as u64);
         let checksums = value.chunks(PIECE_BYTES).map(xxh3_64).collect();
         for piece in value.chunks(PIECE_BYTES) {
             self.out.put(piece);
             self.out.drain_if_full().await?;
         }
-        self.put_stored_entry(key, StoredValue::new(value.len() as u64, offset, checksums));
+        self.put_stored_entry(&next, StoredValue::new(value.len() as u64, offset, checksums));
         self.out.drain_if_full().await
     }
 
@@ -161,15 +229,16 @@ impl TableWriter {
         source: &Table,
         value: &StoredValue,
     ) -> Result<()> {
-        self.count(key, value.len())?;
-        let offset = self.begin_stored(key, value.len());
+        let next = self.ascending(key)?;
+        self.count(&next, value.len());
+        let offset = self.begin_stored(&next, value.len());
         for piece in 0..value.pieces() {
             let content = source.read_value_piece(value, piece).await?;
             self.out.put(&content);
             self.out.drain_if_full().await?;
         }
         let checksums = value.checksums().to_vec();
-        self.put_stored_entry(key, StoredValue::new(value.len(), offset, checksums));
+        self.put_stored_entry(&next, StoredValue::new(value.len(), offset, checksums));
         self.out.drain_if_full().await
     }
 
@@ -194,16 +263,15 @@ impl TableWriter {
         let mut entries = raw.entries();
         let mut is_first = true;
         while let Some((key, value)) = entries.next_entry()? {
-            if key <= self.previous.as_slice() {
+            let Some(next) = self.next_key(key)? else {
                 return Err(raw.malformed("keys of a block do not ascend"));
-            }
+            };
             if is_first {
-                self.begin_block(key);
+                self.begin_block(&next);
                 is_first = false;
             }
-            self.count(key, value.len() as u64)?;
-            self.previous.clear();
-            self.previous.extend_from_slice(key);
+            self.count(&next, value.len() as u64);
+            self.remember(&next);
         }
         let handle = self.out.put_stored(BlockKind::Data, &raw.stored);
         self.index.add(&self.separator, handle);
@@ -278,22 +346,29 @@ impl TableWriter {
         Ok(TableMeta { file, len, checksum, smallest, largest, properties: self.properties })
     }
 
-    /// Checks and counts an entry before anything of it is written.
-    fn count(&mut self, key: &[u8], value_len: u64) -> Result<()> {
-        let Some(parsed) = ParsedKey::parse(key) else {
-            let key_start = key[..key.len().min(64)].escape_ascii().to_string();
-            return Err(Error::NotAKey { file: self.out.file, key_len: key.len(), key_start });
-        };
-        assert!(key > self.previous.as_slice(), "keys of a table ascend");
+    /// The next entry's key, which is greater than the last one: asserted.
+    fn ascending<'a>(&self, key: &'a [u8]) -> Result<NextKey<'a>> {
+        Ok(self.next_key(key)?.expect("keys of a table ascend"))
+    }
+
+    fn not_a_key(&self, key: &[u8]) -> Error {
+        let key_start = key[..key.len().min(64)].escape_ascii().to_string();
+        Error::NotAKey { file: self.out.file, key_len: key.len(), key_start }
+    }
+
+    /// Counts an entry before anything of it is written.
+    #[inline]
+    fn count(&mut self, next: &NextKey<'_>, value_len: u64) {
+        assert!(next.last_len == self.previous.len(), "the key was compared with another one");
+        let parsed = &next.parsed;
         if self.properties.cells == 0 {
-            self.properties.smallest = key.to_vec();
+            self.properties.smallest = next.bytes().to_vec();
         }
-        // Escaped rows and column prefixes are whole fields: no one is a prefix of another.
-        if !self.previous.starts_with(parsed.row_prefix()) {
+        if next.begins_row() {
             self.properties.rows += 1;
             self.row_filter.add(Domain::Row, parsed.row_prefix());
         }
-        if !self.previous.starts_with(parsed.column_prefix()) {
+        if next.begins_column() {
             match parsed.kind {
                 Kind::DeleteRow => {
                     self.column_filter.add(Domain::RowTombstone, parsed.row_prefix());
@@ -306,53 +381,61 @@ impl TableWriter {
                 }
             }
         }
-        self.properties.count(&parsed, key.len(), value_len);
-        Ok(())
+        self.properties.count(parsed, next.bytes().len(), value_len);
     }
 
     /// Ends the open block if an entry with `value_len` bytes in the block would make it too large.
-    fn make_room(&mut self, key: &[u8], value_len: usize) {
+    #[inline]
+    fn make_room(&mut self, next: &NextKey<'_>, value_len: usize) {
         let bytes = self.block.bytes();
         let target = self.options.block_bytes;
         // A block that is not half full takes the entry though it grows past the target.
-        let full = bytes >= target / 2 && bytes + self.block.entry_bytes(key, value_len) > target;
+        let entry_bytes = || self.block.entry_bytes(next.bytes().len(), next.shared, value_len);
+        let full = bytes >= target / 2 && bytes + entry_bytes() > target;
         if full && !self.block.is_empty() {
             self.cut_block();
             self.block_is_due = true;
         }
         if self.block_is_due {
-            self.begin_block(key);
+            self.begin_block(next);
         }
     }
 
-    /// The next block begins with `key`.
-    fn begin_block(&mut self, key: &[u8]) {
+    /// The next block begins with this key.
+    fn begin_block(&mut self, next: &NextKey<'_>) {
         self.separator.clear();
         if !self.previous.is_empty() {
-            self.separator.extend_from_slice(separator(&self.previous, key));
+            // The shortest beginning of it that is greater than the last key.
+            self.separator.extend_from_slice(&next.bytes()[..=next.shared]);
         }
         self.block_is_due = false;
     }
 
     /// Makes room for the entry of a value outside the blocks; returns where the value begins.
-    fn begin_stored(&mut self, key: &[u8], len: u64) -> u64 {
-        self.make_room(key, StoredValue::encoded_bytes(len, self.out.offset));
+    fn begin_stored(&mut self, next: &NextKey<'_>, len: u64) -> u64 {
+        self.make_room(next, StoredValue::encoded_bytes(len, self.out.offset));
         self.properties.value_block_bytes += len;
         self.out.offset
     }
 
-    fn put_stored_entry(&mut self, key: &[u8], value: StoredValue) {
+    fn put_stored_entry(&mut self, next: &NextKey<'_>, value: StoredValue) {
         let mut handle = std::mem::take(&mut self.handle);
         handle.clear();
         value.encode(&mut handle);
-        self.put_entry(key, &handle, Place::Stored);
+        self.put_entry(next, &handle, Place::Stored);
         self.handle = handle;
     }
 
-    fn put_entry(&mut self, key: &[u8], value: &[u8], place: Place) {
-        self.block.add(key, value, place);
-        self.previous.clear();
-        self.previous.extend_from_slice(key);
+    #[inline]
+    fn put_entry(&mut self, next: &NextKey<'_>, value: &[u8], place: Place) {
+        self.block.add(next.bytes(), next.shared, value, place);
+        self.remember(next);
+    }
+
+    #[inline]
+    fn remember(&mut self, next: &NextKey<'_>) {
+        self.previous.truncate(next.shared);
+        self.previous.extend_from_slice(&next.bytes()[next.shared..]);
     }
 
     fn cut_block(&mut self) {

@@ -183,12 +183,14 @@ pub fn put_row_prefix(out: &mut Vec<u8>, row: &[u8]) {
 /// row key (an empty one is the start of everything): a lower bound to seek to.
 pub fn put_row_start(out: &mut Vec<u8>, row: &[u8]) {
     // Without the end mark, so that it sorts before the row itself and after all smaller rows.
-    for &byte in row {
-        out.push(byte);
-        if byte == 0 {
-            out.push(0xff);
-        }
+    out.reserve(row.len() + ESCAPE_END.len());
+    let mut rest = row;
+    while let Some(zero) = memchr::memchr(0, rest) {
+        out.extend_from_slice(&rest[..=zero]);
+        out.push(0xff);
+        rest = &rest[zero + 1..];
     }
+    out.extend_from_slice(rest);
 }
 
 /// Appends the prefix that all keys of one column share.
@@ -227,7 +229,7 @@ fn escaped_len(bytes: &[u8]) -> Option<usize> {
 /// Appends the plain bytes of an escaped field (given with its end mark) to `out`.
 fn put_unescaped(out: &mut Vec<u8>, escaped: &[u8]) {
     let mut rest = &escaped[..escaped.len() - ESCAPE_END.len()];
-    while let Some(zero) = rest.iter().position(|&byte| byte == 0) {
+    while let Some(zero) = memchr::memchr(0, rest) {
         out.extend_from_slice(&rest[..=zero]);
         rest = &rest[zero + 2..];
     }
@@ -328,6 +330,12 @@ impl<'a> ParsedKey<'a> {
             seq,
             kind,
         })
+    }
+
+    /// The encoded key.
+    #[inline]
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.key
     }
 
     /// The escaped row with its end mark: what all keys of the row begin with.

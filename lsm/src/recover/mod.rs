@@ -1,11 +1,13 @@
 //! Takes up what a former session's log holds of a range: sorted straight into SSTables.
 //!
 //! 1. Cells arrive in log order; those that the manifest says are flushed are passed over.
-//! 2. They gather in a chunk of bounded memory: the payloads as the log has them, and an index of
-//!    (8 bytes of the key after what all keys share, payload, offset).
-//! 3. A full chunk is divided by rows into parts of about the same size. Each part is sorted, equal
-//!    keys once (a log may repeat a batch), and written to the SSTables of its locality groups, all
-//!    parts at the same time.
+//! 2. They gather in a chunk of bounded memory: the payloads as the log has them, and where in them
+//!    each cell is.
+//! 3. A full chunk is divided by rows into buckets that fit a processor's own cache, small cells
+//!    copied, and neighbouring buckets are gathered in a few parts. Bucket by bucket, a part is
+//!    sorted, equal keys once (a log may repeat a batch), and written to the SSTables of its
+//!    locality groups, as many parts at the same time as there are processors; while one waits for
+//!    the disk, the next has its turn.
 //! 4. Rows that the log cuts out ([`Ingest::add_excise`]) are cut out of the files written before.
 //! 5. [`Ingest::finish`] commits one manifest with all files and with `flushed` at the last number.
 //!
@@ -20,9 +22,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chunk::{Chunk, Part};
-use types::{RowRange, SeqNo, Timestamp, key};
+use types::{ParsedKey, RowRange, SeqNo, Timestamp, key};
 
-use crate::batch::decode_payload;
+use crate::batch::CheckedCells;
 use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::flush::level_zero;
@@ -41,6 +43,8 @@ const CELLS_PER_TURN: usize = 4096;
 /// Parts of a chunk that are sorted and written at the same time: a few more than small machines
 /// have cores, since the parts differ in size.
 const PARTS_MAX: usize = 4;
+/// Cells that are sorted at once: small ones fit a processor's own cache, with their index.
+const CELLS_PER_BUCKET: usize = 3 << 10;
 /// Fewer cells than this are not worth a part of their own.
 const CELLS_PER_PART_MIN: usize = 128 << 10;
 
@@ -89,8 +93,8 @@ impl Store {
         let flushed = self.flushed_seq();
         Ok(Ingest {
             chunk: Chunk::default(),
-            // The index takes about as much again for the smallest cells.
-            chunk_bytes: (memory_bytes / 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX),
+            // The copies of small cells take as much again, and their index less than that.
+            chunk_bytes: (memory_bytes / 3).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX),
             written: Written::none(&self.files),
             flushed,
             newest: flushed,
@@ -113,16 +117,12 @@ impl Ingest {
     /// [`Error::CorruptBatch`]; [`Error::CorruptCell`] for a row that is not of this range; a full
     /// disk, after which nothing of the range has changed; [`Error::Poisoned`].
     pub async fn add_payload(&mut self, payload: Bytes) -> Result<()> {
-        let mut cells = decode_payload(&payload)?;
+        let mut cells = CheckedCells::new(&payload)?;
         let mut place = None;
-        loop {
-            let offset = payload.len() - cells.remaining();
-            let Some(cell) = cells.next() else {
-                break;
-            };
-            if self.is_new(cell.key)? {
+        while let Some(cell) = cells.next()? {
+            if self.is_new(&cell.key)? {
                 let place = *place.get_or_insert_with(|| self.chunk.add_payload(&payload));
-                self.chunk.add_cell(place, offset, cell.key);
+                self.chunk.add_cell(place, cell.offset, cell.key.as_bytes());
             }
         }
         if self.chunk.bytes() >= self.chunk_bytes {
@@ -131,18 +131,18 @@ impl Ingest {
         Ok(())
     }
 
-    /// Must the cell be taken up, or is it flushed already? Decoding has checked the key.
-    fn is_new(&mut self, key: &[u8]) -> Result<bool> {
-        let seq = key::seq_of(key).ok_or_else(|| corrupt("a logged key is none"))?;
-        if seq <= self.flushed {
+    /// Must the cell be taken up, or is it flushed already?
+    fn is_new(&mut self, key: &ParsedKey<'_>) -> Result<bool> {
+        if key.seq <= self.flushed {
             return Ok(false);
         }
-        if key < &self.low[..] || self.high.as_ref().is_some_and(|high| key >= &high[..]) {
+        let bytes = key.as_bytes();
+        if bytes < &self.low[..] || self.high.as_ref().is_some_and(|high| bytes >= &high[..]) {
             return Err(corrupt("a logged row is outside its range"));
         }
-        self.newest = self.newest.max(seq);
-        if let Some(at) = key::timestamp_of(key) {
-            self.newest_timestamp = self.newest_timestamp.max(at);
+        self.newest = self.newest.max(key.seq);
+        if !key.kind.is_tombstone() {
+            self.newest_timestamp = self.newest_timestamp.max(key.timestamp);
         }
         Ok(true)
     }
@@ -216,7 +216,7 @@ impl Ingest {
         self.store.check()?;
         let chunk = std::mem::take(&mut self.chunk);
         let most = (chunk.len() / CELLS_PER_PART_MIN).clamp(1, PARTS_MAX);
-        let parts = self.store.env().blocking(|| chunk.divide(most));
+        let parts = self.store.env().blocking(|| chunk.divide(most, CELLS_PER_BUCKET));
         let writing: Vec<_> = parts
             .into_iter()
             .map(|part| {
@@ -240,22 +240,25 @@ impl Ingest {
 }
 
 /// Sorts a part and writes it; how many cells it has, equal keys once.
-async fn write_part(
-    store: Arc<Store>,
-    layout: Arc<Layout>,
-    mut part: Part,
-) -> Result<(u64, Written)> {
-    store.env().blocking(|| part.sort());
+async fn write_part(store: Arc<Store>, layout: Arc<Layout>, part: Part) -> Result<(u64, Written)> {
+    // Parts that went side by side to their end would all wait for the disk at the same time.
+    let place = store.env().computing_permit().await;
     let mut output = Outputs::new(&store.files, store.options(), &layout);
     let mut cells = 0;
-    for cell in part.cells() {
-        output.add(cell.key, cell.value).await?;
-        cells += 1;
-        if cells % CELLS_PER_TURN == 0 {
-            store.env().yield_now().await;
-            store.check()?;
+    for mut bucket in part {
+        bucket.sort();
+        for cell in bucket.cells() {
+            if !output.put(cell.key, cell.value)? {
+                output.add(cell.key, cell.value).await?;
+            }
+            cells += 1;
+            if cells % CELLS_PER_TURN == 0 {
+                store.env().yield_now().await;
+                store.check()?;
+            }
         }
     }
+    drop(place);
     Ok((cells as u64, output.finish().await?))
 }
 
