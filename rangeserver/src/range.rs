@@ -107,7 +107,9 @@ impl Range {
     /// # Errors
     /// `WrongRange`: whoever asks must look the schema up again.
     pub(crate) fn check_generation(&self, generation: Generation) -> Result<()> {
-        let own = self.schema().generation;
+        let in_force = self.schema.read().unwrap_or_else(PoisonError::into_inner);
+        let own = in_force.schema.generation;
+        drop(in_force);
         if generation == own {
             return Ok(());
         }

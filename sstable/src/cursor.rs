@@ -93,6 +93,8 @@ pub struct TableCursor {
     plan: Plan,
     on_cell: bool,
     stored: StoredValue,
+    /// Nobody wants a key at or past it.
+    end: Option<Vec<u8>>,
     read_ahead: ReadAhead,
 }
 
@@ -110,8 +112,17 @@ impl TableCursor {
             plan: Plan::Rest,
             on_cell: false,
             stored: StoredValue::default(),
+            end: None,
             read_ahead: ReadAhead::default(),
         }
+    }
+
+    /// The same cursor for somebody who wants no key at or past `end`: on its way forward it enters
+    /// no block that has only such keys, as far as the index tells. It may still show some.
+    #[must_use]
+    pub fn ending_before(mut self, end: Option<Vec<u8>>) -> TableCursor {
+        self.end = end;
+        self
     }
 
     /// Moves to the first entry at or after `key`, which may be any bytes.
@@ -296,13 +307,19 @@ impl TableCursor {
     fn next_block(&mut self) -> Result<Turn> {
         let found = self.partition.cursor.next();
         if self.at(found, self.partition.offset())? {
-            return Ok(Turn::Go(Plan::FirstOfBlock));
+            return Ok(match self.is_past_end(self.partition.cursor.key()) {
+                true => Turn::Stop(Step::End),
+                false => Turn::Go(Plan::FirstOfBlock),
+            });
         }
         let found = self.top.next();
-        match self.at(found, self.top_offset())? {
-            true => Ok(Turn::Go(Plan::FirstOfPartition)),
-            false => Ok(Turn::Stop(Step::End)),
-        }
+        let more = self.at(found, self.top_offset())? && !self.is_past_end(self.top.key());
+        Ok(if more { Turn::Go(Plan::FirstOfPartition) } else { Turn::Stop(Step::End) })
+    }
+
+    /// Are all keys from this separator on at or past the end?
+    fn is_past_end(&self, separator: &[u8]) -> bool {
+        self.end.as_deref().is_some_and(|end| separator >= end)
     }
 
     fn first_of_partition(&mut self) -> Result<Turn> {

@@ -61,7 +61,7 @@ impl RowRange {
             (Some(a), Some(b)) => Some(a.min(b).clone()),
             (a, b) => a.clone().or_else(|| b.clone()),
         };
-        RowRange { start: self.start.clone().max(other.start.clone()), end }
+        RowRange { start: (&self.start).max(&other.start).clone(), end }
     }
 }
 

@@ -47,12 +47,16 @@ impl Source {
             key::put_row_start(&mut out, row);
             out
         };
-        Source(Kind::Table(Box::new(Clipped {
-            cursor,
-            low: encoded(&rows.start),
-            high: rows.end.as_ref().map(|end| encoded(end)),
-            unopened: false,
-        })))
+        let (mut low, mut high) = (encoded(&rows.start), rows.end.as_ref().map(|end| encoded(end)));
+        // Bounds that leave nothing of the table out need not be looked at again.
+        let properties = cursor.table().properties();
+        if low <= properties.smallest {
+            low.clear();
+        }
+        if high.as_ref().is_some_and(|high| *high > properties.largest) {
+            high = None;
+        }
+        Source(Kind::Table(Box::new(Clipped { cursor, low, high, unopened: false })))
     }
 
     /// Is it a table?

@@ -59,7 +59,7 @@ enum Declared {
 }
 
 /// Where a scan is: its row, family, column and timestamp, and what is in force there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Place {
     position: Position,
     declared: Declared,
@@ -75,7 +75,15 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(rules: Arc<FamilyRules>, steps_before_seek: u32) -> Place {
-        Place { rules, steps_before_seek, ..Place::default() }
+        Place {
+            position: Position::default(),
+            declared: Declared::default(),
+            rules,
+            decided: None,
+            passed: None,
+            steps_before_seek,
+            target: Vec::new(),
+        }
     }
 
     pub(super) fn enter_row(&mut self, row: &[u8]) {

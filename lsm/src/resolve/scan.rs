@@ -122,10 +122,21 @@ impl Scan {
             out
         };
         let high = rows.end.as_ref().map(|end| encoded(end));
+        Scan::between(merge, encoded(&rows.start), high, at, rules)
+    }
+
+    /// The same for rows that are given as positions of encoded keys.
+    pub(crate) fn between(
+        merge: MergeCursor,
+        low: Vec<u8>,
+        high: Option<Vec<u8>>,
+        at: SeqNo,
+        rules: &Arc<FamilyRules>,
+    ) -> Scan {
         Scan {
             merge: merge.ending_before(high.clone()),
             at,
-            low: encoded(&rows.start),
+            low,
             high,
             descends: false,
             backward: false,

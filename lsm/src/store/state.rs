@@ -60,7 +60,7 @@ pub(crate) struct State {
 
 impl State {
     /// Memtables that may hold something, oldest first.
-    pub(crate) fn layers(&self) -> impl Iterator<Item = &Arc<Layer>> {
+    pub(crate) fn layers(&self) -> impl DoubleEndedIterator<Item = &Arc<Layer>> {
         self.frozen.iter().chain([&self.active])
     }
 }

@@ -17,6 +17,31 @@ pub struct ReadView {
     seq: SeqNo,
 }
 
+/// Rows as positions of encoded keys.
+struct Span {
+    low: Vec<u8>,
+    high: Option<Vec<u8>>,
+    /// The only row, escaped and with its end mark.
+    row: Option<Vec<u8>>,
+    is_empty: bool,
+}
+
+impl Span {
+    fn of(rows: &RowRange) -> Span {
+        let encode = |put: fn(&mut Vec<u8>, &[u8]), row: &[u8]| {
+            let mut out = Vec::new();
+            put(&mut out, row);
+            out
+        };
+        Span {
+            low: encode(key::put_row_start, &rows.start),
+            high: rows.end.as_deref().map(|end| encode(key::put_row_start, end)),
+            row: rows.single_row().map(|row| encode(key::put_row_prefix, row)),
+            is_empty: rows.is_empty(),
+        }
+    }
+}
+
 impl ReadView {
     pub(super) fn new(store: Arc<Store>, state: Arc<State>, seq: SeqNo) -> ReadView {
         ReadView { store, state, seq }
@@ -35,48 +60,35 @@ impl ReadView {
     /// looked into.
     pub fn scan(&self, rows: &RowRange, rules: &Arc<FamilyRules>, fill_cache: bool) -> Scan {
         let rows = rows.intersection(self.store.bounds());
-        let merge = self.merge_of(&rows, Some(rules), fill_cache);
-        Scan::new(merge, &rows, self.seq, rules)
+        let span = Span::of(&rows);
+        let merge = self.merge_of(&span, Some(rules), fill_cache);
+        Scan::between(merge, span.low, span.high, self.seq, rules)
     }
 
     /// Everything stored of `rows`, whether visible or not, merged.
     pub fn merge(&self, rows: &RowRange, fill_cache: bool) -> MergeCursor {
-        self.merge_of(rows, None, fill_cache)
+        self.merge_of(&Span::of(rows), None, fill_cache)
     }
 
     /// Leaves out the tables that hold nothing that a reader of `wanted` must know: by what the
     /// tables say of themselves, never by their locality group.
-    fn merge_of(
-        &self,
-        rows: &RowRange,
-        wanted: Option<&FamilyRules>,
-        fill_cache: bool,
-    ) -> MergeCursor {
+    fn merge_of(&self, span: &Span, wanted: Option<&FamilyRules>, fill_cache: bool) -> MergeCursor {
         let wanted = wanted.map(FamilyRules::ids);
-        let layers = self.state.layers().collect::<Vec<_>>().into_iter().rev();
-        let mut sources: Vec<Source> = layers
+        let mut sources: Vec<Source> = self
+            .state
+            .layers()
+            .rev()
             .filter(|layer| layer.is_used())
             .map(|layer| Source::memtable(layer.memtable.cursor()))
             .collect();
-        if rows.is_empty() {
+        if span.is_empty {
             return MergeCursor::new(sources);
         }
-        let mut low = Vec::new();
-        key::put_row_start(&mut low, &rows.start);
-        let high = rows.end.as_deref().map(|end| {
-            let mut high = Vec::new();
-            key::put_row_start(&mut high, end);
-            high
-        });
-        let row = rows.single_row().map(|row| {
-            let mut prefix = Vec::new();
-            key::put_row_prefix(&mut prefix, row);
-            prefix
-        });
+        let Span { low, high, row, .. } = span;
         let counters = &self.store.counters;
         let (mut around, mut ruled_out) = (0, 0);
         for reference in self.state.version.tables() {
-            if !reference.overlaps(&low, high.as_deref()) {
+            if !reference.overlaps(low, high.as_deref()) {
                 continue;
             }
             let properties = &reference.meta.properties;
@@ -91,14 +103,15 @@ impl ReadView {
                 continue;
             }
             let bounds = reference.clip.as_ref().unwrap_or_else(|| self.store.bounds());
-            sources.push(Source::table(table.cursor(fill_cache), bounds));
+            let cursor = table.cursor(fill_cache).ending_before(high.clone());
+            sources.push(Source::table(cursor, bounds));
         }
         if row.is_some() {
             counters.row_reads.add(1);
             counters.row_tables.add(around);
             counters.row_tables_ruled_out.add(ruled_out);
         }
-        MergeCursor::new(sources).counted_by(counters, row).limited_by(self.store.limiter())
+        MergeCursor::new(sources).counted_by(counters, row.clone()).limited_by(self.store.limiter())
     }
 
     /// Would a view that is pinned now hold the same files and memtables?

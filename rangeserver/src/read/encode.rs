@@ -16,7 +16,7 @@
 //!   next message.
 //! - At most one message and one chunk are in memory here.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use client::{ReadReply, RowKeys};
 use types::limits::{QUALIFIER_BYTES_MAX, REPLY_BYTES_MAX, ROW_KEY_BYTES_MAX};
 use types::{FamilyId, Timestamp};
@@ -69,12 +69,14 @@ pub(crate) struct ReplyEncoder {
     held_names_row: bool,
     /// Does the held chunk go on with a divided value?
     held_goes_on: bool,
-    column: Option<(FamilyId, Vec<u8>)>,
+    /// The column of the cell before, of the same row; no family: there is none.
+    column: (Option<FamilyId>, Vec<u8>),
     /// Bytes of the cell's value that are still to come.
     value_left: u64,
     value_len: u64,
     rows: u64,
-    last_row: Option<Bytes>,
+    /// The last row that has ended.
+    last_row: Vec<u8>,
 }
 
 impl ReplyEncoder {
@@ -89,7 +91,7 @@ impl ReplyEncoder {
         self.row.clear();
         self.row.extend_from_slice(row);
         self.is_row_new = true;
-        self.column = None;
+        self.column.0 = None;
     }
 
     /// Begins a cell; pieces that make up its value follow.
@@ -101,21 +103,16 @@ impl ReplyEncoder {
             self.is_row_new = false;
             self.held_names_row = true;
         }
-        let (same_family, same_column) = match &self.column {
-            Some((family, qualifier)) => {
-                (*family == cell.family, *family == cell.family && qualifier == cell.qualifier)
-            }
-            None => (false, false),
-        };
+        let same_family = self.column.0 == Some(cell.family);
+        let same_column = same_family && self.column.1 == cell.qualifier;
         if !same_family {
             put_wrapped(&mut self.held, FAMILY_NAME, cell.family_name.as_bytes());
         }
         if !same_column {
             put_wrapped(&mut self.held, QUALIFIER, cell.qualifier);
-            let column = self.column.get_or_insert_with(|| (cell.family, Vec::new()));
-            column.0 = cell.family;
-            column.1.clear();
-            column.1.extend_from_slice(cell.qualifier);
+            self.column.0 = Some(cell.family);
+            self.column.1.clear();
+            self.column.1.extend_from_slice(cell.qualifier);
         }
         if cell.timestamp != Timestamp::ZERO {
             self.held.push(TIMESTAMP_MICROS);
@@ -153,7 +150,7 @@ impl ReplyEncoder {
         self.held.extend_from_slice(&[COMMIT_ROW, 1]);
         self.release_held();
         self.rows += 1;
-        self.last_row = Some(Bytes::copy_from_slice(&self.row));
+        std::mem::swap(&mut self.last_row, &mut self.row);
     }
 
     /// Bytes that this holds, held chunk included.
@@ -174,7 +171,8 @@ impl ReplyEncoder {
         let encoded = self.message.split().freeze();
         assert!(encoded.len() <= REPLY_BYTES_MAX, "a message of {} bytes", encoded.len());
         let rows = std::mem::take(&mut self.rows);
-        Some(ReadReply { encoded, rows, last_row: self.last_row.take() })
+        let last_row = (rows > 0).then(|| Bytes::copy_from_slice(&self.last_row));
+        Some(ReadReply { encoded, rows, last_row })
     }
 
     /// Moves the held chunk into the message.
@@ -188,18 +186,22 @@ impl ReplyEncoder {
         }
         self.held_names_row = false;
         self.held_goes_on = false;
-        self.message.put_u8(CHUNKS);
-        let mut len = self.held.len() as u64;
+        let mut header = [CHUNKS, 0, 0, 0, 0, 0];
+        let mut end = 1;
+        let mut len = self.held.len();
         while len >= 0x80 {
-            self.message.put_u8(len as u8 | 0x80);
+            header[end] = len as u8 | 0x80;
+            end += 1;
             len >>= 7;
         }
-        self.message.put_u8(len as u8);
+        header[end] = len as u8;
+        self.message.extend_from_slice(&header[..=end]);
         self.message.extend_from_slice(&self.held);
         self.held.clear();
     }
 }
 
+#[inline]
 fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -212,6 +214,7 @@ fn varint_len(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
+#[inline]
 fn put_bytes(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
     out.push(tag);
     put_varint(out, content.len() as u64);

@@ -55,6 +55,8 @@ pub(crate) struct RangeRead {
     viewed_at: Duration,
     /// The view was renewed and no row was begun since: the next one is, however long it took.
     is_view_unused: bool,
+    /// It is to be renewed at the next row.
+    is_view_old: bool,
     order: RowOrder,
     /// Still to be scanned, the next one last.
     rows: Vec<RowRange>,
@@ -75,6 +77,15 @@ pub(crate) struct RangeRead {
     scratch: Vec<u8>,
     steps: u32,
     is_finished: bool,
+}
+
+/// What a step of a read came to.
+enum Turn {
+    Went,
+    /// The scan's block is to be loaded.
+    NeedsBlock,
+    /// The next piece of a value is to be encoded.
+    NeedsPiece,
 }
 
 /// A value of which some is still to be encoded.
@@ -111,6 +122,7 @@ impl RangeRead {
             view: Some(view),
             place: None,
             is_view_unused: true,
+            is_view_old: false,
             order: request.spec.order,
             rows,
             rows_left: (limit > 0).then_some(limit),
@@ -135,11 +147,21 @@ impl RangeRead {
             self.range.check_generation(self.generation)?;
         }
         self.leave_place()?;
+        self.look_at_view();
         while !self.is_finished && !self.encoder.is_full() {
-            self.advance().await?;
+            match self.advance()? {
+                Turn::Went => {}
+                Turn::NeedsBlock => {
+                    let scan = self.scan.as_mut().expect("a scan needs the block");
+                    scan.load().await.map_err(|error| from_store(&error))?;
+                    self.look_at_view();
+                }
+                Turn::NeedsPiece => self.encode_piece().await?,
+            }
             self.steps += 1;
             if self.steps.is_multiple_of(STEPS_PER_TURN) {
                 self.shared.pipeline.env.yield_now().await;
+                self.look_at_view();
             }
         }
         let reply = self.encoder.take();
@@ -198,17 +220,18 @@ impl RangeRead {
         })
     }
 
-    /// Does a little: encodes a piece or a cell, or moves the scan by one step.
-    async fn advance(&mut self) -> Result<()> {
+    /// Does a little without waiting: encodes a cell, or moves the scan by one step.
+    fn advance(&mut self) -> Result<Turn> {
         if self.value.is_some() {
-            return self.encode_piece().await;
+            return Ok(Turn::NeedsPiece);
         }
         if self.stands_on_cell {
-            return self.encode_cell();
+            self.encode_cell()?;
+            return Ok(Turn::Went);
         }
         let Some(scan) = &mut self.scan else {
             self.start_scan();
-            return Ok(());
+            return Ok(Turn::Went);
         };
         match scan.step().map_err(|error| from_store(&error))? {
             ScanStep::Cell => {
@@ -218,7 +241,7 @@ impl RangeRead {
                     self.finish_row();
                 }
             }
-            ScanStep::NeedBlock => scan.load().await.map_err(|error| from_store(&error))?,
+            ScanStep::NeedBlock => return Ok(Turn::NeedsBlock),
             ScanStep::End => {
                 self.scan = None;
                 if !self.row.is_empty() {
@@ -226,7 +249,7 @@ impl RangeRead {
                 }
             }
         }
-        Ok(())
+        Ok(Turn::Went)
     }
 
     fn start_scan(&mut self) {
@@ -234,7 +257,7 @@ impl RangeRead {
             self.is_finished = true;
             return;
         };
-        if self.is_view_old() {
+        if self.is_view_old {
             self.renew_view();
         }
         let few = self.rows_left.is_some_and(|left| left <= CACHED_ROWS_MAX);
@@ -248,19 +271,23 @@ impl RangeRead {
         self.scanned = rows;
     }
 
-    fn is_view_old(&self) -> bool {
+    /// Asks how old the view is and what it holds: not at every row, which would cost more than a
+    /// small one.
+    fn look_at_view(&mut self) {
         let age = self.shared.pipeline.env.monotonic().saturating_sub(self.viewed_at);
         let holds_too_much = || {
             let budget = &self.shared.budget;
             let is_tight = budget.memtables() > budget.memtables_share() / 2;
             is_tight && self.view.as_ref().is_some_and(|view| !view.is_newest())
         };
-        !self.is_view_unused && (age >= self.shared.config.options.view_age_max || holds_too_much())
+        let is_old = age >= self.shared.config.options.view_age_max || holds_too_much();
+        self.is_view_old = !self.is_view_unused && is_old;
     }
 
     fn renew_view(&mut self) {
         self.viewed_at = self.shared.pipeline.env.monotonic();
         self.is_view_unused = true;
+        self.is_view_old = false;
         // A failed pin leaves the old view, which is as good as it was.
         if let Ok(view) = self.range.store().view() {
             self.view = Some(view);
@@ -282,10 +309,9 @@ impl RangeRead {
 
     /// Encodes the cell that the scan stands on, all of it if it is small.
     fn encode_cell(&mut self) -> Result<()> {
-        let is_view_old = self.row.is_empty() && self.is_view_old();
         let scan = self.scan.as_ref().expect("a scan stands on the cell");
         let cell = scan.cell();
-        if is_view_old {
+        if self.row.is_empty() && self.is_view_old {
             let unread = self.unread();
             self.rows.extend(unread);
             self.scan = None;

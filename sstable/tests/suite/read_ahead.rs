@@ -138,3 +138,22 @@ async fn a_scan_goes_on_reading_ahead_past_cached_blocks() {
     let reads = file.take();
     assert!(reads.len() < 60, "{} reads", reads.len());
 }
+
+#[tokio::test]
+async fn a_reader_of_one_row_reads_no_block_behind_it() {
+    let cells = cells(2_000, false);
+    let (file, table) = noted(&cells, None).await;
+    for number in 0..2_000 {
+        let mut end = format!("row {number:06}").into_bytes();
+        let start = end.clone();
+        // The start of the row that is one zero byte longer.
+        end.extend_from_slice(&[0, 0xff]);
+        let mut cursor = table.cursor(true).ending_before(Some(end.clone()));
+        assert!(seek(&mut cursor, &start).await.unwrap());
+        assert_eq!(cursor.key(), key(number));
+        let more = next(&mut cursor).await.unwrap();
+        assert!(!more || cursor.key() >= end.as_slice());
+        let reads = file.take();
+        assert!(reads.len() <= 2, "an index partition and a block, not {reads:?}");
+    }
+}
