@@ -61,6 +61,7 @@ async fn from_empty_to_empty_is_the_whole_table() {
     assert_eq!(world.keys(closed_open("", "b")).await.unwrap(), ["a"]);
 }
 
+/// googleapis/google-cloud-go#1312: such a range was silently empty.
 #[tokio::test]
 async fn a_range_whose_start_is_past_its_end_is_refused() {
     let mut world = world_of_five(&[]).await;
@@ -82,6 +83,32 @@ async fn a_closed_range_of_one_key_is_that_row() {
         Some(EndKey::EndKeyClosed(bytes("c"))),
     );
     assert_eq!(world.keys(request).await.unwrap(), ["c"]);
+}
+
+/// HBASE-21618: a scan from a row up to and without the same row gave that row.
+#[tokio::test]
+async fn each_of_the_four_ways_to_bound_a_range_means_what_it_says() {
+    use {
+        EndKey::{EndKeyClosed, EndKeyOpen},
+        StartKey::{StartKeyClosed, StartKeyOpen},
+    };
+    for splits in [&[][..], &["c"], &["b", "c", "d"]] {
+        let mut world = world_of_five(splits).await;
+        let (b, d) = (|| bytes("b"), || bytes("d"));
+        for (start, end, expected) in [
+            (StartKeyClosed(b()), EndKeyClosed(d()), &["b", "c", "d"][..]),
+            (StartKeyClosed(b()), EndKeyOpen(d()), &["b", "c"]),
+            (StartKeyOpen(b()), EndKeyClosed(d()), &["c", "d"]),
+            (StartKeyOpen(b()), EndKeyOpen(d()), &["c"]),
+            (StartKeyClosed(b()), EndKeyClosed(b()), &["b"]),
+            (StartKeyClosed(b()), EndKeyOpen(b()), &[]),
+            (StartKeyOpen(b()), EndKeyClosed(b()), &[]),
+        ] {
+            let what = format!("{start:?} {end:?} {splits:?}");
+            let found = world.keys(of_range(Some(start), Some(end))).await.unwrap();
+            assert_eq!(found, expected, "{what}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -119,6 +146,7 @@ async fn an_empty_or_oversize_row_key_is_refused() {
     assert_eq!(status.code(), Code::InvalidArgument);
 }
 
+/// Hypertable's issues 956 and 910: a limit of one row gave nothing, and deleted rows counted.
 #[tokio::test]
 async fn the_rows_limit_holds_across_ranges_and_deleted_rows_do_not_count() {
     for splits in [&[][..], &["c"], &["b", "c", "d"]] {
@@ -137,6 +165,7 @@ async fn the_rows_limit_holds_across_ranges_and_deleted_rows_do_not_count() {
     }
 }
 
+/// googleapis/google-cloud-go#322: the limit of a read of a prefix was passed over.
 #[tokio::test]
 async fn a_prefix_with_a_limit_answers_no_more() {
     let mut world = World::with_table(&["p2"]).await;

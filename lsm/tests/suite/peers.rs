@@ -315,3 +315,31 @@ async fn a_view_from_before_the_first_write_sees_nothing_ever() {
     assert!(scan.next().await.unwrap(), "it sees what was deleted later");
     assert_eq!(visible(&store).await.unwrap(), []);
 }
+
+/// palantir/atlasdb#156: an empty value was taken for a deleted cell.
+#[tokio::test]
+async fn an_empty_value_is_a_cell_like_any_other() {
+    let store = new_store().await;
+    put(&store, "r", "", 1, b"");
+    put(&store, "r", "q", 1, b"full");
+    put(&store, "r", "q", 2, b"");
+    let newest = [cell("r", "", 1, ""), cell("r", "q", 2, ""), cell("r", "q", 1, "full")];
+    always(&store, &newest).await;
+    write(&store, &[on_row("r", vec![delete_cells("")])]).unwrap();
+    always(&store, &newest[1..]).await;
+}
+
+/// Hypertable 0.9.8.11's notes: a memtable that held nothing but deletes was not written out.
+#[tokio::test]
+async fn a_memtable_of_deletes_alone_is_written_out_and_found_again() {
+    let disk = new_disk();
+    let store = Store::create(config(Arc::clone(&disk), 1)).await.unwrap();
+    put(&store, "a", "q", 1, b"v");
+    put(&store, "b", "q", 1, b"v");
+    flush(&store).await.unwrap();
+    write(&store, &[on_row("a", vec![Mutation::DeleteRow])]).unwrap();
+    flush(&store).await.unwrap();
+    assert!(store.oldest_needed().is_none(), "the log may go");
+    let store = Store::open(config(disk, 2)).await.unwrap();
+    always(&store, &[cell("b", "q", 1, "v")]).await;
+}

@@ -47,6 +47,8 @@ fn assert_tiles(layout: &TableLayout) {
     }
 }
 
+/// yugabyte/yugabyte-db#8148: a master died in the middle of a split, and the next attempt chose
+/// another row.
 #[test]
 fn two_ranges_take_the_place_of_one_in_one_step_or_not_at_all() {
     run(async {
@@ -94,6 +96,7 @@ fn a_table_that_is_going_is_not_divided() {
     });
 }
 
+/// apache/accumulo#1260: whoever read locations while tablets were split found a broken chain.
 #[test]
 fn locations_tile_the_table_while_it_is_divided_many_times() {
     run(async {

@@ -8,6 +8,7 @@ use types::{ErrorKind, RangeId, SessionId};
 
 use super::cluster::{Cluster, Fake, create, name, new_table, run};
 
+/// HBASE-14012: two servers had a region at once after its server and the master had failed.
 #[test]
 fn every_grant_has_a_higher_epoch_and_lasts() {
     run(async {

@@ -179,7 +179,8 @@ async fn a_log_larger_than_the_memory_is_taken_up_in_several_runs() {
     world.server.close().await.unwrap();
 }
 
-/// slatedb/slatedb#1625: a crash during recovery left a manifest that passed over later logs.
+/// slatedb/slatedb#1625: a crash during recovery left a manifest that passed over later logs;
+/// arthurprs/canopydb#18: a start deleted the log.
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_every_operation_of_a_recovery_is_recovered_from() {
     let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&["m"]));

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use client::{RangeService, RangeTarget, ReadRequest, RowKeys};
 use env::{Env, ManualClock};
 use storage::memory::{Crash, MemoryFileSystem};
-use types::{Mutation, TimestampRange};
+use types::{ErrorKind, Mutation, ReadSpec, RowSet, TimestampRange};
 
 use super::world::*;
 
@@ -54,6 +55,7 @@ async fn a_write_is_the_newest_after_the_clock_was_set_back_and_never_lost() {
 }
 
 /// HBASE-14054 again, over a restart and over a crash: the bound lies in the manifest and the log.
+/// tikv/tikv#12680: timestamps of a new leader were before the old one's.
 #[tokio::test(start_paused = true)]
 async fn a_restart_on_a_clock_set_back_gives_no_older_timestamps() {
     for is_crash in [false, true] {
@@ -116,5 +118,75 @@ async fn a_clock_set_back_costs_no_log() {
     world.server.abandon().await;
     let world = at(&disk.crash(Crash::Process), &catalog, 2, NOON - 99 * HOUR_MICROS).await;
     assert_eq!(world.read_all().await.unwrap().len(), 61);
+    world.server.close().await.unwrap();
+}
+
+/// googleapis/google-cloud-go#826: under load, a read of one row gave its neighbour.
+#[tokio::test(start_paused = true)]
+async fn reads_of_one_row_give_that_row_and_no_other_under_load() {
+    let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&["row 30"]));
+    let world = Arc::new(started(&disk, &catalog, 1).await);
+    let names: Vec<String> = (0..60).map(|number| format!("row {number}")).collect();
+    for row in names.iter().step_by(2) {
+        world.put(row, row.as_bytes()).await.unwrap();
+    }
+    let readers: Vec<_> = (0..8_usize)
+        .map(|reader| {
+            let (world, names) = (Arc::clone(&world), names.clone());
+            world.env.clone().spawn("read or write", async move {
+                for turn in 0..120 {
+                    let place = (turn * 7 + reader * 13) % names.len();
+                    let row = &names[place];
+                    if reader < 2 && place % 2 == 0 {
+                        let value = [row.as_bytes(), &[b' '; 900]].concat();
+                        world.put(row, &value).await.unwrap();
+                    }
+                    let key = Bytes::from(row.clone());
+                    let found = world.read(types::RowRange::row(&key), 0).await.unwrap();
+                    let expected = usize::from(place % 2 == 0);
+                    assert_eq!(found.len(), expected, "{row}: {:?}", found.keys());
+                    for (name, cells) in found {
+                        assert!(name == *row && cells[0].3.starts_with(row.as_bytes()));
+                    }
+                }
+            })
+        })
+        .collect();
+    for reader in readers {
+        reader.join().await.unwrap();
+    }
+    assert!(world.events.count("flush_finished") > 0);
+    world.server.close().await.unwrap();
+}
+
+/// tikv/tikv#8034: while regions changed hands, a read by their former owner was stale.
+#[tokio::test(start_paused = true)]
+async fn a_read_of_a_range_that_was_divided_is_sent_away_and_never_stale() {
+    let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&[]));
+    let world = started(&disk, &catalog, 1).await;
+    for row in ["a", "m", "z"] {
+        world.put(row, b"old").await.unwrap();
+    }
+    let spec = |rows| ReadSpec { rows: RowSet::new(vec![rows]), rows_limit: 0 };
+    let request = |target: &RangeTarget| ReadRequest {
+        target: *target,
+        spec: spec(types::RowRange::all()),
+        row_keys: RowKeys::AtCells,
+    };
+    let former = catalog.target(b"a").unwrap();
+    let mut begun = world.server.read(request(&former)).await.unwrap();
+    world.split("a", Some("m")).await.unwrap();
+    world.put("a", b"new").await.unwrap();
+    let refused = world.server.read(request(&former)).await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::WrongRange);
+    let ended = loop {
+        match begun.next().await {
+            Ok(Some(reply)) => assert!(!String::from_utf8_lossy(&reply.encoded).contains("old")),
+            Ok(None) => panic!("it ended as if nothing had happened"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(ended.kind(), ErrorKind::WrongRange);
+    assert_eq!(world.get("a").await.unwrap().unwrap(), b"new");
     world.server.close().await.unwrap();
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tepui_sstable::{
-    BlockCache, CacheForm, Step, Table, TableWriter, ValueRef, WriterOptions, verify_file,
+    BlockCache, CacheForm, Properties, Step, Table, TableWriter, ValueRef, WriterOptions,
+    verify_file,
 };
-use types::{Bloom, Compression, ErrorKind, FamilyId, Kind, ParsedKey, key};
+use types::{Bloom, Compression, ErrorKind, FamilyId, Kind, ParsedKey, Timestamp, key};
 
 use crate::files::{
     Cells, FILE, Reader, next, open, prev_row, scan, seek, settle, value, write, writer,
@@ -392,4 +393,26 @@ async fn a_filter_that_was_not_asked_for_is_not_written_and_answers_maybe() {
     assert_eq!(with(Bloom::RowAndColumn).await, (false, false));
     assert_eq!(with(Bloom::Row).await, (false, true));
     assert_eq!(with(Bloom::None).await, (true, true));
+}
+
+/// HBASE-15133: a row of more columns than 31 bits count was lost by a compaction.
+#[test]
+fn counts_past_31_and_32_bits_are_kept() {
+    for count in [u64::from(i32::MAX.unsigned_abs()) + 1, u64::from(u32::MAX) + 1, u64::MAX >> 1] {
+        let counted = Properties {
+            cells: count,
+            tombstones: count - 1,
+            rows: count - 2,
+            raw_bytes: count,
+            value_block_bytes: count,
+            data_blocks: count,
+            expired_bytes: count,
+            families: Some(vec![FamilyId::new(1)]),
+            timestamps: Some((Timestamp::ZERO, Timestamp::ZERO)),
+            smallest: cell(b"a", 1, b"q", 1, 1),
+            largest: cell(b"b", 1, b"q", 1, 1),
+            ..Properties::default()
+        };
+        assert_eq!(Properties::decode(&counted.encode()), Some(counted));
+    }
 }

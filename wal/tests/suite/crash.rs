@@ -158,6 +158,7 @@ async fn check_stale(seed: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// RocksDB 9.2.0's notes: records of a recycled log's former life were replayed.
 #[test]
 fn frames_of_a_recycled_segments_former_life_are_never_accepted() {
     run(async {
