@@ -50,7 +50,12 @@ const SERVED: &[(&str, &[(&str, Answers)])] = &[
     ),
     (
         "tepui.admin.v1.Layouts",
-        &[("GetLayout", AsMessage), ("ScrubTable", AsMessage), ("SetLocalityGroups", AsMessage)],
+        &[
+            ("CreateTable", AsMessage),
+            ("GetLayout", AsMessage),
+            ("ScrubTable", AsMessage),
+            ("SetLocalityGroups", AsMessage),
+        ],
     ),
     (
         "tepui.admin.v1.Ranges",

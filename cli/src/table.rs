@@ -113,11 +113,10 @@ pub(crate) async fn run(args: TableArgs, out: &mut Out) -> Result<(), Failure> {
     let format = args.target.output;
     match args.command {
         Command::Create { name, families, groups, splits } => {
-            let table = client.create_table(&name, &families, &splits).await?;
-            if !groups.is_empty() {
-                let refused = |error| format!("table {name} was created, but its groups: {error}");
-                client.set_groups(&name, &groups).await.map_err(refused)?;
-            }
+            let table = match groups.is_empty() {
+                true => client.create_table(&name, &families, &splits).await?,
+                false => client.create_table_in_groups(&name, &families, &splits, &groups).await?,
+            };
             done(out, format, "created", &table.name.table)
         }
         Command::List => list(out, format, &client.list_tables().await?),

@@ -114,7 +114,7 @@ fn dropped_rows(target: Option<Target>) -> Result<Option<RowRange>> {
     }
 }
 
-fn new_table(request: v2::CreateTableRequest) -> Result<NewTable> {
+pub(crate) fn new_table(request: v2::CreateTableRequest) -> Result<NewTable> {
     names::instance(&request.parent)?;
     validate_table_id(&request.table_id).map_err(Error::invalid)?;
     let table = request.table.unwrap_or_default();

@@ -3,13 +3,17 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use client::{AdminService, Error, NewGroup, Result, Router, ScrubbedFile};
+use client::{AdminService, Error, NewGroup, NewTable, Result, Router, ScrubbedFile};
 use futures::Stream;
+use proto::google::bigtable::admin::v2;
+use proto::google::bigtable::admin::v2::table::View;
 use proto::tepui::admin::v1;
 use proto::tepui::admin::v1::layouts_server::Layouts;
 use tonic::{Request, Response, Status};
 use types::{Bloom, Compression, ErrorKind, GroupSettings, TableSchema};
 
+use crate::admin::new_table;
+use crate::convert;
 use crate::status::status;
 use crate::validate::names;
 
@@ -32,6 +36,15 @@ impl LayoutGateway {
     /// Changes schemas through `admin`, and reads tables' files again through `router`.
     pub fn new(admin: Arc<dyn AdminService>, router: Arc<Router>) -> LayoutGateway {
         LayoutGateway { admin, router }
+    }
+
+    async fn create(&self, request: v1::CreateTableRequest) -> Result<v2::Table> {
+        let groups = request.groups.into_iter().map(new_group).collect::<Result<_>>()?;
+        let table = NewTable { groups, ..new_table(request.table.unwrap_or_default())? };
+        let name = table.name.clone();
+        let created = self.admin.create_table(table).await;
+        self.router.forget(&name);
+        Ok(convert::table(&*created?, View::Full))
     }
 
     async fn set(&self, request: v1::SetLocalityGroupsRequest) -> Result<v1::Layout> {
@@ -120,6 +133,14 @@ fn wire_file(file: ScrubbedFile) -> v1::ScrubbedFile {
 #[async_trait::async_trait]
 impl Layouts for LayoutGateway {
     type ScrubTableStream = Files;
+
+    async fn create_table(
+        &self,
+        request: Request<v1::CreateTableRequest>,
+    ) -> std::result::Result<Response<v2::Table>, Status> {
+        let answer = self.create(request.into_inner()).await;
+        answer.map(Response::new).map_err(|error| status(&error))
+    }
 
     async fn set_locality_groups(
         &self,

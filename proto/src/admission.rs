@@ -139,6 +139,14 @@ impl Admission for admin::DropRowRangeRequest {}
 impl Admission for admin::GetTableRequest {}
 impl Admission for admin::ListTablesRequest {}
 
+impl Admission for own::CreateTableRequest {
+    const BOUNDS: &'static [Bound] = &[
+        bytes(&[1, 3], SCHEMA_BYTES_MAX, "table"),
+        fields(&[1, 4], SPLITS_MAX, "initial splits"),
+        bytes(&[2], SCHEMA_BYTES_MAX, "locality groups"),
+    ];
+}
+
 impl Admission for own::SetLocalityGroupsRequest {
     const BOUNDS: &'static [Bound] = &[bytes(&[2], SCHEMA_BYTES_MAX, "locality groups")];
 }

@@ -52,6 +52,12 @@ fn families_of_a_group_have_files_of_their_own_and_a_scrub_finds_a_flipped_byte(
     let refused = server.run(&["table", "alter", "t", "--group", "hot=nothing"]);
     assert_eq!(refused.status, 1);
     assert!(refused.stderr.contains("nothing"), "{refused:?}");
+    let create = ["table", "create", "u", "--family", "a", "--group", "hot=nothing"];
+    let refused = server.run(&create);
+    assert_eq!(refused.status, 1);
+    assert!(refused.stderr.contains("nothing"), "{refused:?}");
+    let tables = server.expect(&["table", "list"]);
+    assert!(!tables.contains('u'), "a table whose groups are refused is not created: {tables}");
     server.expect(&["table", "alter", "t", "--no-groups"]);
     let described = server.expect(&["table", "describe", "t", "--output", "json"]);
     assert!(described.contains("\"groups\":[]"), "{described}");

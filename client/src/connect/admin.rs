@@ -35,17 +35,7 @@ impl Client {
         families: &[NewFamily],
         splits: &[Bytes],
     ) -> Result<TableDescription> {
-        let column_families =
-            families.iter().map(|family| (family.name.clone(), wire_family(family))).collect();
-        let request = admin::CreateTableRequest {
-            parent: self.instance.clone(),
-            table_id: id.to_owned(),
-            table: Some(admin::Table { column_families, ..Default::default() }),
-            initial_splits: splits
-                .iter()
-                .map(|key| admin::create_table_request::Split { key: key.clone() })
-                .collect(),
-        };
+        let request = self.new_table(id, families, splits);
         let mut attempts = Attempts::new();
         loop {
             let mut client = self.admin();
@@ -56,6 +46,25 @@ impl Client {
                     attempts.wait(&self.env, error, again).await?;
                 }
             }
+        }
+    }
+
+    pub(super) fn new_table(
+        &self,
+        id: &str,
+        families: &[NewFamily],
+        splits: &[Bytes],
+    ) -> admin::CreateTableRequest {
+        let column_families =
+            families.iter().map(|family| (family.name.clone(), wire_family(family))).collect();
+        admin::CreateTableRequest {
+            parent: self.instance.clone(),
+            table_id: id.to_owned(),
+            table: Some(admin::Table { column_families, ..Default::default() }),
+            initial_splits: splits
+                .iter()
+                .map(|key| admin::create_table_request::Split { key: key.clone() })
+                .collect(),
         }
     }
 
@@ -271,7 +280,7 @@ fn wire_rule(retention: &Retention) -> admin::GcRule {
     admin::GcRule { rule: Some(rule) }
 }
 
-fn describe(table: admin::Table) -> Result<TableDescription> {
+pub(super) fn describe(table: admin::Table) -> Result<TableDescription> {
     let families = table.column_families.into_iter().map(|(name, family)| {
         let rule = family.gc_rule.and_then(|gc| gc.rule);
         let retention = rule.map(parse_rule).transpose()?;

@@ -1,11 +1,13 @@
 //! How a table is stored, over the network: locality groups and scrubs.
 
+use bytes::Bytes;
 use proto::tepui::admin::v1;
 use types::{Bloom, Compression, ErrorKind, GroupSettings, RangeId};
 
 use super::Client;
+use super::admin::{TableDescription, describe};
 use super::retry::{Attempts, read_again, write_again};
-use crate::{FileDamage, NewGroup, Result, ScrubbedFile};
+use crate::{FileDamage, NewFamily, NewGroup, Result, ScrubbedFile};
 
 /// A scrub of a table under way on the server. Dropping it ends it.
 #[derive(Debug)]
@@ -15,6 +17,34 @@ pub struct RemoteScrub {
 }
 
 impl Client {
+    /// Creates a table with locality groups, in one step; see [`Client::create_table`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` and `NotFound` (a group's family): then there is no table. `AlreadyExists`,
+    /// and what the connection fails with.
+    pub async fn create_table_in_groups(
+        &self,
+        id: &str,
+        families: &[NewFamily],
+        splits: &[Bytes],
+        groups: &[NewGroup],
+    ) -> Result<TableDescription> {
+        let table = Some(self.new_table(id, families, splits));
+        let groups = groups.iter().map(wire_group).collect();
+        let request = v1::CreateTableRequest { table, groups };
+        let mut attempts = Attempts::new();
+        loop {
+            let mut client = self.layouts();
+            match self.call(client.create_table(request.clone())).await {
+                Ok(table) => return describe(table.into_inner()),
+                Err(error) => {
+                    let again = write_again(&error, false);
+                    attempts.wait(&self.env, error, again).await?;
+                }
+            }
+        }
+    }
+
     /// Replaces the locality groups of the table called `id`.
     ///
     /// # Errors
