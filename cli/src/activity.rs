@@ -1,7 +1,8 @@
 //! `tepui range describe`: what ranges have done since they were opened, and what that cost.
 
-use client::{RangeActivity, TableRange};
+use client::TableRange;
 use serde_json::{Map, Value, json};
+use types::RangeActivity;
 
 use crate::outcome::{Failure, Out};
 use crate::range::{bounds, range_json};
@@ -21,7 +22,8 @@ pub(crate) fn describe(
     ranges: &[&TableRange],
 ) -> Result<(), Failure> {
     for (place, range) in ranges.iter().enumerate() {
-        let lines = lines(&range.status.activity);
+        let activity = &range.status.activity;
+        let lines: Vec<Line> = counted(activity).into_iter().chain(derived(activity)).collect();
         if format == Format::Json {
             let numbers = lines.into_iter().map(|(name, value, _)| (name.to_owned(), value));
             let mut whole = range_json(range);
@@ -51,12 +53,9 @@ pub(crate) fn describe(
     Ok(())
 }
 
-/// What was counted since the range was opened, and what follows from it.
-fn lines(of: &RangeActivity) -> Vec<Line> {
-    let looked_into = of.row_tables.saturating_sub(of.row_tables_ruled_out);
+/// What was counted since the range was opened.
+fn counted(of: &RangeActivity) -> Vec<Line> {
     let skipped = of.keys_read.saturating_sub(of.cells_read);
-    let written = of.flushed_bytes.saturating_add(of.merge_written_bytes);
-    let absent = of.row_tables_ruled_out.saturating_add(of.row_tables_in_vain);
     vec![
         ("live_bytes", json!(of.live_bytes), "bytes of the files it refers to"),
         ("largest_level_bytes", json!(of.largest_level_bytes), "bytes of the largest level"),
@@ -64,9 +63,30 @@ fn lines(of: &RangeActivity) -> Vec<Line> {
         ("placed_bytes", json!(of.placed_bytes), "bytes of batches written"),
         ("flushed_bytes", json!(of.flushed_bytes), "bytes of files that flushes wrote"),
         ("merges", json!(of.merges), "merges"),
+        ("merges_failed", json!(of.merges_failed), "merges that failed"),
+        (
+            "files_set_aside",
+            json!(of.files_set_aside),
+            "files that merges could not read, left alone for a while: see table scrub",
+        ),
         ("merge_read_bytes", json!(of.merge_read_bytes), "bytes that merges read"),
         ("merge_written_bytes", json!(of.merge_written_bytes), "bytes that merges wrote"),
+        ("merge_blocks", json!(of.merge_blocks), "blocks that merges wrote"),
+        (
+            "merge_blocks_taken",
+            json!(of.merge_blocks_taken),
+            "of these, those taken over as they were stored",
+        ),
         ("moved_bytes", json!(of.moved_bytes), "bytes moved to another level as they are"),
+        (
+            "expired_file_bytes",
+            json!(of.expired_file_bytes),
+            "bytes of files that went whole, past their age",
+        ),
+        ("slowed_writes", json!(of.slowed_writes), "writes slowed because merges fell behind"),
+        ("slowed_micros", json!(of.slowed_micros), "for how long in all, microseconds"),
+        ("stopped_writes", json!(of.stopped_writes), "writes that had to wait for room"),
+        ("stopped_micros", json!(of.stopped_micros), "for how long in all, microseconds"),
         ("row_reads", json!(of.row_reads), "reads of single rows"),
         ("row_tables", json!(of.row_tables), "files around these rows: filters asked"),
         ("row_tables_ruled_out", json!(of.row_tables_ruled_out), "files that filters ruled out"),
@@ -81,6 +101,15 @@ fn lines(of: &RangeActivity) -> Vec<Line> {
         ("cells_read", json!(of.cells_read), "cells seen"),
         ("keys_skipped", json!(skipped), "keys passed over: hidden, old or deleted"),
         ("seeks", json!(of.seeks), "seeks instead of further steps"),
+    ]
+}
+
+/// What follows from it.
+fn derived(of: &RangeActivity) -> Vec<Line> {
+    let looked_into = of.row_tables.saturating_sub(of.row_tables_ruled_out);
+    let written = of.flushed_bytes.saturating_add(of.merge_written_bytes);
+    let absent = of.row_tables_ruled_out.saturating_add(of.row_tables_in_vain);
+    vec![
         (
             "write_amplification",
             ratio(written, of.flushed_bytes),

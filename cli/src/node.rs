@@ -50,6 +50,9 @@ struct LogEvents;
 
 impl EventListener for LogEvents {
     fn on_event(&self, range: RangeId, event: &Event) {
+        if let Event::FileSetAside { file, what, .. } = event {
+            tracing::warn!(%range, "merges leave file {file} alone: {what}");
+        }
         tracing::debug!(target: "events", %range, "{} {event:?}", event.name());
     }
 }

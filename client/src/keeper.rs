@@ -6,7 +6,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Epoch, RangeId, RowRange, SessionId, TableId};
+use types::{Epoch, RangeActivity, RangeId, RowRange, SessionId, TableId};
 
 use crate::{RangeTarget, Result};
 
@@ -21,49 +21,8 @@ pub struct RangeStatus {
     pub files: u64,
     /// Sorted runs that a read may have to look into.
     pub sorted_runs: u64,
-    /// What its storage has done.
+    /// What its storage has done since the range was opened, and how its files stand.
     pub activity: RangeActivity,
-}
-
-/// What a range's storage has done since the range was opened, and how its files stand.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RangeActivity {
-    /// Bytes of the batches written.
-    pub placed_bytes: u64,
-    /// Bytes of SSTables that flushes wrote.
-    pub flushed_bytes: u64,
-    /// Bytes of SSTables that merges read.
-    pub merge_read_bytes: u64,
-    /// Bytes of SSTables that merges wrote.
-    pub merge_written_bytes: u64,
-    /// Bytes of SSTables that came to another level as they are.
-    pub moved_bytes: u64,
-    /// Merges done.
-    pub merges: u64,
-    /// Reads of single rows.
-    pub row_reads: u64,
-    /// SSTables with keys around the row of such a read.
-    pub row_tables: u64,
-    /// Of these, those that the filter ruled out.
-    pub row_tables_ruled_out: u64,
-    /// SSTables that were looked into although they hold nothing of the row.
-    pub row_tables_in_vain: u64,
-    /// Blocks that reads had to load.
-    pub blocks_loaded: u64,
-    /// Their bytes as they are stored.
-    pub block_bytes_loaded: u64,
-    /// Keys that scans looked at.
-    pub keys_read: u64,
-    /// Cells that scans saw; the other keys were passed over.
-    pub cells_read: u64,
-    /// Seeks of scans instead of further steps.
-    pub seeks: u64,
-    /// Bytes of the SSTables now.
-    pub live_bytes: u64,
-    /// Bytes of the level that holds most.
-    pub largest_level_bytes: u64,
-    /// About how many bytes merges must write until no level holds too much.
-    pub merge_debt: u64,
 }
 
 /// Two ranges in the place of one.

@@ -24,7 +24,7 @@ pub use connect::{
     Table, TableDescription,
 };
 pub use error::{Error, Result};
-pub use keeper::{Division, RangeActivity, RangeKeeper, RangeStatus};
+pub use keeper::{Division, RangeKeeper, RangeStatus};
 pub use routed_read::RoutedRead;
 pub use router::{KeySample, Router};
 pub use scrub::{FileDamage, RangeScrub, ScrubbedFile, TableScrub};

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use client::{AdminService, RangeActivity, Result, Router, TableRange};
+use client::{AdminService, Result, Router};
 use futures::Stream;
 use futures::stream::try_unfold;
 use proto::tepui::admin::v1;
@@ -38,7 +38,7 @@ impl RangesGateway {
     async fn list(&self, request: v1::ListRangesRequest) -> Result<v1::ListRangesResponse> {
         let name = names::table(&request.table_name)?;
         let ranges = self.admin.list_ranges(&name).await?;
-        Ok(v1::ListRangesResponse { ranges: ranges.into_iter().map(wire).collect() })
+        Ok(v1::ListRangesResponse { ranges: ranges.into_iter().map(v1::Range::from).collect() })
     }
 
     async fn split(&self, request: v1::SplitTableRequest) -> Result<v1::SplitTableResponse> {
@@ -72,45 +72,9 @@ fn compact(
             };
             let merged = admin.compact_at(&name, &row).await.map_err(|error| status(&error))?;
             let next = merged.rows.end.clone();
-            Ok(Some((v1::CompactTableResponse { range: Some(wire(merged)) }, next)))
+            Ok(Some((v1::CompactTableResponse { range: Some(merged.into()) }, next)))
         }
     })
-}
-
-fn wire(range: TableRange) -> v1::Range {
-    v1::Range {
-        range_id: range.range.get(),
-        start_key: range.rows.start,
-        end_key: range.rows.end.unwrap_or_default(),
-        bytes: range.status.bytes,
-        memory_bytes: range.status.memory_bytes,
-        files: range.status.files,
-        sorted_runs: range.status.sorted_runs,
-        activity: Some(activity(&range.status.activity)),
-    }
-}
-
-fn activity(of: &RangeActivity) -> v1::RangeActivity {
-    v1::RangeActivity {
-        placed_bytes: of.placed_bytes,
-        flushed_bytes: of.flushed_bytes,
-        merge_read_bytes: of.merge_read_bytes,
-        merge_written_bytes: of.merge_written_bytes,
-        moved_bytes: of.moved_bytes,
-        merges: of.merges,
-        row_reads: of.row_reads,
-        row_tables: of.row_tables,
-        row_tables_ruled_out: of.row_tables_ruled_out,
-        row_tables_in_vain: of.row_tables_in_vain,
-        blocks_loaded: of.blocks_loaded,
-        block_bytes_loaded: of.block_bytes_loaded,
-        keys_read: of.keys_read,
-        cells_read: of.cells_read,
-        seeks: of.seeks,
-        live_bytes: of.live_bytes,
-        largest_level_bytes: of.largest_level_bytes,
-        merge_debt: of.merge_debt,
-    }
 }
 
 #[async_trait::async_trait]

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use sstable::Table;
 use types::{FileId, RowRange, key};
 
-use crate::error::Result;
 use crate::version::{Group, TableRef, Version};
 
 impl TableRef {
@@ -83,19 +82,17 @@ impl Shares {
     }
 }
 
-/// Asks the files' indexes how many bytes the clipped references stand for that are new.
-///
-/// # Errors
-/// An index that is damaged or cannot be read.
+/// Asks the files' indexes how many bytes the clipped references stand for that are new. Those of
+/// files whose index cannot be read go on counting whole: whoever reads their cells will be told.
 pub(crate) async fn measure<'a>(
     version: &mut Version,
     reader: impl Fn(FileId) -> Option<&'a Arc<Table>>,
-) -> Result<()> {
+) {
     for table in version.unmeasured() {
         let (low, high) = encoded(&table.rows());
         let reader = reader(table.id()).expect("a version's tables are open");
-        let bytes = reader.approximate_bytes(&low, high.as_deref()).await?;
-        version.measured(&table, bytes);
+        if let Ok(bytes) = reader.approximate_bytes(&low, high.as_deref()).await {
+            version.measured(&table, bytes);
+        }
     }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use storage::Path;
-use types::{Epoch, ErrorKind};
+use types::{Epoch, ErrorKind, FileId};
 
 /// The result of an operation on a range's storage.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -83,6 +83,16 @@ pub enum Error {
         /// What is allowed.
         reason: String,
     },
+    /// A merge met inputs that are damaged or cannot be read: nothing has changed, and merges leave
+    /// them alone for a while.
+    #[error("merge: {failed}; set aside: {}", listed(files))]
+    DamagedInput {
+        /// The files.
+        files: Vec<FileId>,
+        /// What was met.
+        #[source]
+        failed: Box<Error>,
+    },
     /// The work was called off before it changed anything.
     #[error("called off")]
     Cancelled,
@@ -106,10 +116,16 @@ impl Error {
             Error::RangeExists { .. } => ErrorKind::AlreadyExists,
             Error::Poisoned { .. } => ErrorKind::Poisoned,
             Error::InvalidOption { .. } => ErrorKind::InvalidArgument,
+            Error::DamagedInput { failed, .. } => failed.kind(),
             Error::Cancelled | Error::Edit(_) => ErrorKind::Aborted,
             Error::Closed => ErrorKind::Unavailable,
         }
     }
+}
+
+fn listed(files: &[FileId]) -> String {
+    let names: Vec<_> = files.iter().map(FileId::to_string).collect();
+    names.join(", ")
 }
 
 /// What is wrong with stored bytes, and at which offset.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use types::{RangeId, SeqNo};
+use types::{FileId, RangeId, SeqNo};
 
 use crate::collect::Collected;
 
@@ -37,6 +37,8 @@ pub enum Reason {
     Clipped,
     /// A file has many tombstones.
     Tombstones,
+    /// A file holds families that belong to another locality group now.
+    Regroup,
     /// Batches of a former session's log were taken up.
     Recovery,
     /// Rows are cut out of the range.
@@ -101,6 +103,15 @@ pub enum Event {
         /// The failure's text.
         error: String,
     },
+    /// A merge could not read an SSTable: merges leave it alone for a while.
+    FileSetAside {
+        /// The file.
+        file: FileId,
+        /// What is wrong with it.
+        what: String,
+        /// For how long.
+        pause: Duration,
+    },
     /// SSTables came to another level as they are, by a manifest alone.
     FilesMoved {
         /// Why.
@@ -128,6 +139,13 @@ pub enum Event {
         /// Its bytes.
         bytes: u64,
     },
+    /// SSTables were given up whole: all their cells were past their age.
+    FilesExpired {
+        /// How many.
+        files: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
     /// A file that no range of its table needs was removed.
     FileSwept,
     /// A manifest cut rows out of all files.
@@ -149,11 +167,30 @@ pub enum Event {
         /// Bytes of log given back.
         bytes: u64,
     },
-    /// Writers had to wait.
-    Stall {
-        /// For what.
+    /// Writers begin to be slowed.
+    SlowdownStarted {
+        /// Why.
         reason: Reason,
-        /// How long.
+        /// How long the first of them waits.
+        delay: Duration,
+    },
+    /// Writers are not slowed any more.
+    SlowdownFinished {
+        /// Why they were.
+        reason: Reason,
+        /// For how long.
+        duration: Duration,
+    },
+    /// A writer begins to wait for room.
+    StallStarted {
+        /// What there is no room for.
+        reason: Reason,
+    },
+    /// No writer waits for room any more.
+    StallFinished {
+        /// Why the first of them had to.
+        reason: Reason,
+        /// How long some writer did.
         duration: Duration,
     },
     /// Batches of a former session's log are in SSTables that a manifest names.
@@ -183,15 +220,20 @@ impl Event {
             Event::CompactionFinished { .. } => "compaction_finished",
             Event::CellsCollected(_) => "cells_collected",
             Event::CompactionFailed { .. } => "compaction_failed",
+            Event::FileSetAside { .. } => "file_set_aside",
             Event::FilesMoved { .. } => "files_moved",
             Event::ManifestStarted => "manifest_started",
             Event::ManifestCommitted { .. } => "manifest_committed",
             Event::FileRemoved { .. } => "file_removed",
+            Event::FilesExpired { .. } => "files_expired",
             Event::FileSwept => "file_swept",
             Event::RowsExcised { .. } => "rows_excised",
             Event::RangeSplit { .. } => "range_split",
             Event::LogReleased { .. } => "log_released",
-            Event::Stall { .. } => "stall",
+            Event::SlowdownStarted { .. } => "slowdown_started",
+            Event::SlowdownFinished { .. } => "slowdown_finished",
+            Event::StallStarted { .. } => "stall_started",
+            Event::StallFinished { .. } => "stall_finished",
             Event::RecoveryFinished { .. } => "recovery_finished",
             Event::Poisoned { .. } => "poisoned",
         }

@@ -44,7 +44,7 @@ mod version;
 
 pub use batch::{Batch, Cells, decode_payload};
 pub use collect::Collected;
-pub use compaction::{CompactionHold, Plan, Work, choose_compaction};
+pub use compaction::{CompactionHold, Plan, Work, choose_compaction, choose_expired};
 pub use cursor::{MergeCursor, MergeStep, PendingBlock, Source};
 pub use error::{Damage, Error, Result};
 pub use events::{CountingListener, Event, EventListener, NoListener, Reason};
@@ -61,7 +61,6 @@ pub use recover::{Ingest, Ingested};
 pub use resolve::{Scan, ScanCounts, ScanStep, VisibleCell};
 pub use rules::{FamilyRule, FamilyRules};
 pub use scrub::{Finding, Scrub, Scrubbed};
-pub use statistics::Statistics;
 pub use store::{
     LogPosition, ReadView, Seat, Store, StoreConfig, TIMESTAMP_DRIFT_MAX_MICROS, range_folder,
 };

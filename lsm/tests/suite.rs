@@ -11,6 +11,8 @@ mod suite {
     mod planted;
     mod scrubs;
     mod store_crash;
+    mod store_damage;
+    mod store_expiry;
     mod store_faults;
     mod store_ingest;
     mod store_levels;

@@ -12,6 +12,7 @@
 //! Only the methods listed in `build.rs` have a place in the server traits; a server answers all
 //! others with UNIMPLEMENTED. Clients have every method.
 
+mod activity;
 pub mod admission;
 pub mod codec;
 mod descriptors;

@@ -5,7 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use client::{RangeTarget, Result};
 use lsm::{Batch, FamilyRules, LogPosition, Reason, Store};
-use types::{ErrorKind, Generation, RangeId, RowMutations, RowRange, SeqNo, TableId, TableSchema};
+use types::{
+    ErrorKind, Generation, RangeActivity, RangeId, RowMutations, RowRange, SeqNo, TableId,
+    TableSchema,
+};
 use wal::Reservation;
 
 use crate::budget::Budget;
@@ -13,6 +16,7 @@ use crate::error::{from_store, wrong_range};
 use crate::write::clock::ServerTime;
 use crate::write::commit::Ticket;
 use crate::write::group::{LogCommit, Pipeline, Sequenced};
+use crate::write::stalls::Stalls;
 use crate::write::stripes::Stripes;
 
 /// A range in service.
@@ -28,6 +32,7 @@ pub(crate) struct Range {
     /// Held by whoever divides the range or cuts rows out of it.
     pub(crate) alteration: tokio::sync::Mutex<()>,
     stripes: Stripes,
+    pub(crate) stalls: Stalls,
     /// Changed only under `writing`.
     schema: RwLock<InForce>,
     budget: Arc<Budget>,
@@ -62,6 +67,7 @@ impl Range {
             is_barred: AtomicBool::new(false),
             alteration: tokio::sync::Mutex::new(()),
             stripes: Stripes::default(),
+            stalls: Stalls::default(),
             schema: RwLock::new(in_force),
             budget,
             counted: AtomicU64::new(0),
@@ -78,6 +84,11 @@ impl Range {
 
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// What was done since the range was opened.
+    pub(crate) fn activity(&self) -> RangeActivity {
+        self.stalls.add_to(self.store.statistics())
     }
 
     /// The schema in force.

@@ -24,7 +24,7 @@ use lsm::{Batch, Event, Reason};
 use sstable::{BlockCache, CacheCounts, Pins};
 use storage::Path;
 use tokio::sync::Notify;
-use types::{ErrorKind, RangeId, RowMutations, TableId, TableSchema};
+use types::{ErrorKind, RangeActivity, RangeId, RowMutations, TableId, TableSchema};
 use wal::{Log, Reservation};
 
 use crate::budget::{Budget, HeldLarge, RETRY_AFTER};
@@ -93,7 +93,7 @@ pub struct Statistics {
     /// Open ranges.
     pub ranges: u64,
     /// What the storage of the open ranges did, in all.
-    pub storage: lsm::Statistics,
+    pub storage: RangeActivity,
 }
 
 /// Memory of a large request.
@@ -145,8 +145,8 @@ impl RangeServer {
     pub fn statistics(&self) -> Statistics {
         let Shared { pipeline, budget, ranges, .. } = &*self.shared;
         let open = ranges.all();
-        let mut storage = lsm::Statistics::default();
-        open.iter().for_each(|range| storage.add(&range.store().statistics()));
+        let mut storage = RangeActivity::default();
+        open.iter().for_each(|range| storage.add(&range.activity()));
         Statistics {
             commits: pipeline.queue.counters().read(),
             memtable_bytes: budget.memtables(),
@@ -252,6 +252,12 @@ fn log_folder(config: &Config) -> Path {
 }
 
 impl Shared {
+    pub(crate) fn tell(&self, range: &Range, event: Option<Event>) {
+        if let Some(event) = event {
+            self.config.events.on_event(range.id(), &event);
+        }
+    }
+
     /// Must background tasks end?
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(SeqCst)
@@ -279,6 +285,10 @@ impl Shared {
 
     /// Draws the consequence of a failure in the background.
     pub(crate) fn note_store_failure(&self, range: &Range, error: &lsm::Error) {
+        if matches!(error, lsm::Error::DamagedInput { .. }) {
+            // It has been told, and nothing was written that anybody relies on.
+            return;
+        }
         match error.kind() {
             ErrorKind::ResourceExhausted => self.disk_full.store(true, SeqCst),
             // Closed, or called off by the stop.
@@ -360,17 +370,15 @@ impl Shared {
     async fn wait_for_room(&self, range: &Range, limit: Duration) -> client::Result<()> {
         let env = &self.pipeline.env;
         let delay = range.store().write_delay().min(limit);
+        self.tell(range, range.stalls.slow(env.monotonic(), delay));
         if !delay.is_zero() {
             env.sleep(delay).await;
         }
         let Some(reason) = self.no_room(range) else {
             return Ok(());
         };
-        let started = env.monotonic();
-        let outcome = self.wait_while_full(range, limit.saturating_sub(delay)).await;
-        let duration = env.monotonic().saturating_sub(started);
-        self.config.events.on_event(range.id(), &Event::Stall { reason, duration });
-        outcome
+        let _stopped = Stop::new(self, range, reason);
+        self.wait_while_full(range, limit.saturating_sub(delay)).await
     }
 
     async fn wait_while_full(&self, range: &Range, limit: Duration) -> client::Result<()> {
@@ -460,6 +468,29 @@ impl Shared {
         let outcome = ticket.wait(env).await;
         drop(held);
         outcome.map_err(|failed| client::Error::new(failed.kind, &*failed.reason))
+    }
+}
+
+/// A writer that waits for room; until it is dropped, since it may be given up.
+struct Stop<'a> {
+    shared: &'a Shared,
+    range: &'a Range,
+    since: Duration,
+}
+
+impl<'a> Stop<'a> {
+    fn new(shared: &'a Shared, range: &'a Range, reason: Reason) -> Stop<'a> {
+        let since = shared.pipeline.env.monotonic();
+        shared.tell(range, range.stalls.stop(since, reason));
+        Stop { shared, range, since }
+    }
+}
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        let now = self.shared.pipeline.env.monotonic();
+        let waited = now.saturating_sub(self.since);
+        self.shared.tell(self.range, self.range.stalls.go_on(now, waited));
     }
 }
 

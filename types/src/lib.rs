@@ -2,6 +2,7 @@
 //!
 //! No I/O, no async, no policy: every other crate speaks in these words.
 
+mod activity;
 mod error;
 mod fields;
 mod ids;
@@ -14,6 +15,7 @@ mod schema;
 mod splice;
 mod tombstone;
 
+pub use activity::RangeActivity;
 pub use error::ErrorKind;
 pub use fields::Fields;
 pub use ids::{Epoch, FamilyId, FileId, Generation, RangeId, SeqNo, SessionId, TableId, Timestamp};

@@ -105,6 +105,9 @@ fn the_numbers_of_a_range_are_those_of_what_was_done() {
     for name in ["flushed_bytes", "row_reads", "keys_read", "blocks_loaded", "merges"] {
         assert_eq!(fresh[name], 0, "{name}: {fresh}");
     }
+    for name in ["slowed_writes", "stopped_micros", "files_set_aside", "expired_file_bytes"] {
+        assert_eq!(fresh[name], 0, "{name}: {fresh}");
+    }
     assert_eq!(fresh["write_amplification"], serde_json::Value::Null);
     assert!(fresh["placed_bytes"].as_u64().unwrap() > 0, "{fresh}");
     server.expect(&["table", "flush", "t"]);

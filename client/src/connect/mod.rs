@@ -13,6 +13,7 @@ mod read;
 mod retry;
 mod row;
 mod status;
+mod wire;
 mod write;
 
 use std::time::Duration;

@@ -2,11 +2,10 @@ use bytes::Bytes;
 use proto::google::bigtable::admin::v2 as admin;
 use proto::tepui::admin::v1;
 use tonic::Streaming;
-use types::{RangeId, RowRange};
 
 use super::Client;
 use super::retry::{Attempts, read_again, write_again};
-use crate::{RangeActivity, RangeStatus, Result, TableRange};
+use crate::{Result, TableRange};
 
 /// Which rows of a table are dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +30,7 @@ impl Compaction {
     /// What the server or the connection fails with.
     pub async fn next(&mut self) -> Result<Option<TableRange>> {
         let answer = self.client.call(self.answers.message()).await?;
-        Ok(answer.map(|answer| described(answer.range.unwrap_or_default())))
+        Ok(answer.map(|answer| TableRange::from(answer.range.unwrap_or_default())))
     }
 }
 
@@ -72,7 +71,8 @@ impl Client {
             let mut client = self.ranges();
             match self.call(client.list_ranges(request.clone())).await {
                 Ok(answer) => {
-                    return Ok(answer.into_inner().ranges.into_iter().map(described).collect());
+                    let ranges = answer.into_inner().ranges.into_iter();
+                    return Ok(ranges.map(TableRange::from).collect());
                 }
                 Err(error) => {
                     let again = read_again(&error);
@@ -129,45 +129,5 @@ impl Client {
         let request = v1::CompactTableRequest { table_name: self.table_name(id).to_string() };
         let answers = self.call(self.ranges().compact_table(request)).await?.into_inner();
         Ok(Compaction { client: self.clone(), answers })
-    }
-}
-
-fn described(range: v1::Range) -> TableRange {
-    TableRange {
-        range: RangeId::new(range.range_id),
-        rows: RowRange {
-            start: range.start_key,
-            end: (!range.end_key.is_empty()).then_some(range.end_key),
-        },
-        status: RangeStatus {
-            bytes: range.bytes,
-            memory_bytes: range.memory_bytes,
-            files: range.files,
-            sorted_runs: range.sorted_runs,
-            activity: activity(range.activity.unwrap_or_default()),
-        },
-    }
-}
-
-fn activity(of: v1::RangeActivity) -> RangeActivity {
-    RangeActivity {
-        placed_bytes: of.placed_bytes,
-        flushed_bytes: of.flushed_bytes,
-        merge_read_bytes: of.merge_read_bytes,
-        merge_written_bytes: of.merge_written_bytes,
-        moved_bytes: of.moved_bytes,
-        merges: of.merges,
-        row_reads: of.row_reads,
-        row_tables: of.row_tables,
-        row_tables_ruled_out: of.row_tables_ruled_out,
-        row_tables_in_vain: of.row_tables_in_vain,
-        blocks_loaded: of.blocks_loaded,
-        block_bytes_loaded: of.block_bytes_loaded,
-        keys_read: of.keys_read,
-        cells_read: of.cells_read,
-        seeks: of.seeks,
-        live_bytes: of.live_bytes,
-        largest_level_bytes: of.largest_level_bytes,
-        merge_debt: of.merge_debt,
     }
 }

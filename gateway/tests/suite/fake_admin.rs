@@ -5,10 +5,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client::{
-    AdminService, Error, FamilyChange, NewTable, RangeActivity, RangeStatus, Result, TablePage,
-    TableRange,
+    AdminService, Error, FamilyChange, NewTable, RangeStatus, Result, TablePage, TableRange,
 };
-use types::{ErrorKind, FamilyId, Generation, RangeId, RowRange, TableName, TableSchema};
+use types::{
+    ErrorKind, FamilyId, Generation, RangeActivity, RangeId, RowRange, TableName, TableSchema,
+};
 
 use super::fake::Fake;
 

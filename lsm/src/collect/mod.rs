@@ -31,6 +31,7 @@ mod outside;
 mod retention;
 
 pub(crate) use outside::{Outside, OutsideFile};
+pub(crate) use retention::allows as retention_allows;
 
 use env::planted::{PlantedBug, planted};
 use sstable::ValueRef;

@@ -2,7 +2,7 @@ use types::Retention;
 
 /// May a cell be dropped that is `age` microseconds old and older than `newer` visible ones of its
 /// column? The more there are, the rather.
-pub(super) fn allows(retention: &Retention, newer: u64, age: i64) -> bool {
+pub(crate) fn allows(retention: &Retention, newer: u64, age: i64) -> bool {
     match retention {
         Retention::MaxVersions(count) => newer >= u64::from(*count),
         Retention::MaxAge(micros) => age > *micros,

@@ -7,8 +7,9 @@
 //!    sorted run; and by files of the first level that come along without rewriting more.
 //! 4. Files with nothing to meet in the next level are *moved*: only the manifest is written.
 //!
-//! When no level is full, two kinds of files are seen to: those of which a clip has left little,
-//! and those with many tombstones or expired cells, which go down until they meet what keeps them.
+//! When no level is full, three kinds of files are seen to: those of which a clip has left little;
+//! those with many tombstones or expired cells, which go down until they meet what keeps them; and
+//! those with families of other locality groups.
 //!
 //! Any files may be merged with any others, whatever their age: keys carry the order. What may be
 //! dropped is the merge's to know.
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use types::FileId;
 
 use super::levels::{LEVEL_LAST, Levels, Piece, SCORE_FULL, Span, deepest, hull};
-use super::regroup::holds_others;
+use super::regroup::{holds_others, is_misplaced};
 use crate::events::Reason;
 use crate::layout::Layout;
 use crate::options::StoreOptions;
@@ -91,7 +92,9 @@ pub fn choose(version: &Version, options: &StoreOptions, busy: &BTreeSet<FileId>
     full.sort_by_key(|(score, place, level)| (std::cmp::Reverse(*score), *place, *level));
     let relieved = full.into_iter().find_map(|(_, place, level)| choices[place].relieve(level));
     let shed = || choices.iter().find_map(Choice::shed_rests);
-    relieved.or_else(shed).or_else(|| choices.iter().find_map(Choice::sink_droppable))
+    let sunk = || choices.iter().find_map(Choice::sink_droppable);
+    let regrouped = || choices.iter().find_map(Choice::regroup);
+    relieved.or_else(shed).or_else(sunk).or_else(regrouped)
 }
 
 /// Everything in one group, merged into one run of the last level; nothing when it is that already.
@@ -151,17 +154,21 @@ impl Choice<'_> {
         if let Some(plan) = self.move_some(0, base, reason) {
             return Some(plan);
         }
-        let files = self.levels.files(0);
-        let (depth, row) = deepest(files)?;
+        let files = self.levels.files(0).iter();
+        let files: Vec<Piece> = files.filter(|piece| self.is_idle(piece)).cloned().collect();
+        let (_, row) = deepest(&files)?;
         let at_row = Span { start: row.to_vec(), end: [row, &[0]].concat() };
+        let at_work_too = self.levels.files(0).iter();
+        let depth = at_work_too.filter(|piece| piece.rows.overlaps(&at_row)).count();
         let stack = self.connected(&at_row);
         if let Some(plan) = self.merge(&stack, 0, base, reason) {
             return Some(plan);
         }
-        // The base level is at work: fewer runs are a help meanwhile.
+        // The base level, or a file of the stack, is not to be had: fewer runs are a help
+        // meanwhile.
         let idle: Vec<&Piece> = stack.into_iter().filter(|piece| self.is_idle(piece)).collect();
         let inputs: BTreeSet<FileId> = idle.iter().map(|piece| piece.id()).collect();
-        let deep = depth > self.options.level0_merge_runs && inputs.len() > 1;
+        let deep = depth as u64 > self.options.level0_merge_runs && inputs.len() > 1;
         deep.then(|| self.plan(reason, Work::Merge, inputs, 0))
     }
 
@@ -209,6 +216,23 @@ impl Choice<'_> {
                 return Some(self.plan(reason, Work::Move, inputs, level + 1));
             }
             self.merge(&[piece], level, level + 1, reason)
+        })
+    }
+
+    /// Rewrites a file with families that belong to other groups, where it is.
+    fn regroup(&self) -> Option<Plan> {
+        if self.version.groups().len() == 1 {
+            return None;
+        }
+        let layout = Layout::of(self.version);
+        let mut levels = (0..=LEVEL_LAST)
+            .flat_map(|level| self.levels.files(level).iter().map(move |piece| (level, piece)));
+        levels.find_map(|(level, piece)| {
+            let id = BTreeSet::from([piece.id()]);
+            let tables: Vec<_> = self.pieces_of(&id).map(|part| part.table.clone()).collect();
+            is_misplaced(self.version, &layout, self.place, &tables)
+                .then(|| self.merge(&[piece], 0, level, Reason::Regroup))
+                .flatten()
         })
     }
 

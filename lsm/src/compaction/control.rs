@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::aside::Aside;
 use super::levels::{Need, need};
 use crate::error::Result;
 use crate::options::StoreOptions;
@@ -28,6 +29,7 @@ pub(crate) struct Control {
     holds: AtomicUsize,
     held: Notify,
     need: Mutex<Need>,
+    pub(crate) aside: Aside,
 }
 
 impl Control {
@@ -35,6 +37,7 @@ impl Control {
     pub(crate) fn recount(&self, version: &Version, options: &StoreOptions) {
         let need = need(version, options);
         *self.need.lock().unwrap_or_else(PoisonError::into_inner) = need;
+        self.aside.keep_only(version);
     }
 
     /// What is to be done, as of the version installed last.

@@ -1,11 +1,14 @@
 //! Compaction: keeps the files of a range in levels, so that a read looks into few of them and
-//! little space goes to what was overwritten. [`choose`] decides, `run` carries out, `merge` copies
-//! cells, `pace` holds back, `control` calls off.
+//! little space goes to what was overwritten. [`choose`] and [`expire`] decide, `run` carries out, `merge` copies
+//! cells, `pace` holds back, `control` calls off,
+//! `aside` knows which files could not be read.
 //!
 //! Merges change no answer but by dropping what retention allows (see `collect`).
 
+mod aside;
 mod choose;
 mod control;
+mod expire;
 mod levels;
 mod merge;
 mod pace;
@@ -17,3 +20,4 @@ pub use choose::choose as choose_compaction;
 pub use choose::{Plan, Work};
 pub use control::CompactionHold;
 pub(crate) use control::Control;
+pub use expire::choose_expired;

@@ -6,19 +6,24 @@
 //!
 //! A moved cell must not leave a tombstone behind that its new group lacks: a group that was made
 //! after the row was deleted has none. Inside the merge such a cell is dropped. Outside of it, a
-//! file of the same group with a row tombstone over the same keys keeps the cells where they are;
+//! file of the same group with a row tombstone among the same rows keeps the cells where they are;
 //! a later merge takes both.
+//!
+//! So that cells do not wait for a merge that never comes, a file with families that belong
+//! elsewhere is chosen for one of its own ([`is_misplaced`]), once nothing else is to be done. It
+//! ends: the merge leaves no such family in the file's group, and files are chosen only if it may.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use types::{FamilyId, FileId};
 
+use super::levels::Span;
 use super::merge::MergeInputs;
 use crate::layout::Layout;
 use crate::outputs::{Moves, Outputs};
 use crate::store::{State, Store};
-use crate::version::TableRef;
+use crate::version::{TableRef, Version};
 
 /// The files `wanted` of a group, and all that may bear on their cells: the group's other files,
 /// and those of any group that hold one of their families.
@@ -41,8 +46,9 @@ pub(super) fn inputs(state: &State, group: usize, wanted: &[FileId]) -> MergeInp
 /// The files that a merge of files of a group writes.
 pub(super) fn outputs(store: &Store, state: &State, group: usize, inputs: &MergeInputs) -> Outputs {
     let layout = Arc::new(Layout::of(&state.version));
-    let moves = match holds_others(&layout, group, &inputs.merged) && may_move(group, state, inputs)
-    {
+    let moved = holds_others(&layout, group, &inputs.merged)
+        && may_move(group, &state.version, &inputs.merged);
+    let moves = match moved {
         true => Moves::Families { home: group },
         false => Moves::Nothing { home: group },
     };
@@ -58,18 +64,26 @@ pub(super) fn holds_others(layout: &Layout, place: usize, tables: &[Arc<TableRef
     })
 }
 
-fn may_move(group: usize, state: &State, inputs: &MergeInputs) -> bool {
-    let keys = inputs.merged.iter().map(|table| (&table.meta.smallest, &table.meta.largest));
-    let Some(smallest) = keys.clone().map(|(smallest, _)| smallest).min() else {
-        return false;
-    };
-    let last = keys.map(|(_, largest)| largest.as_bytes()).max().unwrap_or_default();
-    // The first position after the last key.
-    let end = [last, &[0]].concat();
-    let merged = |table: &&Arc<TableRef>| inputs.merged.iter().any(|one| one.id() == table.id());
-    let mut others = state.version.groups()[group].tables.iter().filter(|table| !merged(table));
+/// Has a group a file whose references, `of_file`, hold families that belong elsewhere, and that a
+/// merge of its own may bring there? One of which nobody knows the families is none.
+pub(super) fn is_misplaced(
+    version: &Version,
+    layout: &Layout,
+    place: usize,
+    of_file: &[Arc<TableRef>],
+) -> bool {
+    let known = of_file.iter().all(|table| table.meta.properties.families.is_some());
+    known && holds_others(layout, place, of_file) && may_move(place, version, of_file)
+}
+
+fn may_move(group: usize, version: &Version, inputs: &[Arc<TableRef>]) -> bool {
+    // By whole rows: a row's tombstone sorts before all its cells.
+    let rows: Vec<Span> = inputs.iter().map(|table| Span::of(table)).collect();
+    let merged = |table: &&Arc<TableRef>| inputs.iter().any(|one| one.id() == table.id());
+    let mut others = version.groups()[group].tables.iter().filter(|table| !merged(table));
     !others.any(|table| {
-        table.meta.properties.row_tombstones > 0 && table.overlaps(smallest.as_bytes(), Some(&end))
+        let own = Span::of(table);
+        table.meta.properties.row_tombstones > 0 && rows.iter().any(|span| span.overlaps(&own))
     })
 }
 

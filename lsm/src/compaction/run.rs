@@ -3,15 +3,15 @@
 //! 1. Merge the inputs into new SSTables ([`super::merge`]).
 //! 2. Commit a manifest that names the outputs in place of the inputs.
 //!
-//! Inputs that are only moved to another level need the last step alone.
+//! Inputs that are only moved to another level, or given up whole, need the last step alone.
 //!
 //! It may be called off at any await of the merge (drop the future, hold compactions or close the
 //! store): files that no manifest names are removed. Inputs are removed once nobody reads them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::choose::{OVERLAP_TABLES_MAX, Plan, Work, choose, choose_all};
+use super::expire::choose_expired;
 use super::levels::{LEVEL_LAST, Span};
 use super::merge::{Merged, merge};
 use super::regroup;
@@ -19,17 +19,27 @@ use crate::error::{Error, Result};
 use crate::events::Event;
 use crate::output::{Neighbours, NewTable, Written};
 use crate::store::{State, Store, Turn};
-use crate::version::{Edit, TableRef};
+use crate::version::{Edit, TableRef, Version};
+use types::FileId;
 
 impl Store {
-    /// Does what is most needed to bring the files into their levels. `false`: nothing is.
+    /// Does what is most needed: gives up files whose cells are all past their age, or brings
+    /// files to where they belong. `false`: nothing is.
     ///
     /// # Errors
-    /// A full disk and damaged inputs leave everything as it was. [`Error::Poisoned`] and
-    /// [`Error::Fenced`] stop the store.
+    /// A full disk leaves everything as it was; so does [`Error::DamagedInput`], after which the
+    /// damaged files are left alone for a while. [`Error::Poisoned`] and [`Error::Fenced`] stop the
+    /// store.
     pub async fn compact_once(self: &Arc<Self>) -> Result<bool> {
+        self.record_layout().await?;
         let turn = self.turn_to_compact().await?;
-        let plan = choose(&self.version(), self.options(), &BTreeSet::new());
+        let version = self.version();
+        let expired = choose_expired(&version, &self.rules(), self.env().now_micros());
+        if !expired.is_empty() {
+            return self.give_up(expired, &version, turn).await;
+        }
+        let aside = self.compactions.aside.files(self.env().monotonic());
+        let plan = choose(&version, self.options(), &aside);
         self.compact(plan, turn).await
     }
 
@@ -52,6 +62,9 @@ impl Store {
 
     /// Puts the layout that the schema declares in force without waiting for a flush.
     async fn record_layout(self: &Arc<Self>) -> Result<()> {
+        if self.layout().is_of(&self.version()) {
+            return Ok(());
+        }
         let turn = self.turn_to_flush().await?;
         let layout = self.layout();
         if layout.is_of(&self.version()) {
@@ -72,6 +85,26 @@ impl Store {
             Work::Move => self.move_and_tell(&plan, turn).await?,
             Work::Merge => self.merge_and_tell(&plan, turn).await?,
         }
+        Ok(true)
+    }
+
+    /// Gives files up whole.
+    async fn give_up(
+        self: &Arc<Self>,
+        files: Vec<FileId>,
+        version: &Version,
+        turn: Turn,
+    ) -> Result<bool> {
+        if self.compactions.is_held() {
+            return Err(Error::Cancelled);
+        }
+        let going = version.tables().filter(|table| files.binary_search(&table.id()).is_ok());
+        let bytes = going.map(|table| version.reference_bytes(table)).sum();
+        let count = files.len();
+        let edit = Edit { removed: files, cuts: version.cuts(), ..Edit::default() };
+        self.commit(edit, Written::none(&self.files), None, turn).await?;
+        self.counters.expired_file_bytes.add(bytes);
+        self.tell(&Event::FilesExpired { files: count, bytes });
         Ok(true)
     }
 
@@ -106,6 +139,9 @@ impl Store {
                 Ok(())
             }
             Err(failed) => {
+                let failed = self.set_aside(plan, failed).await;
+                let called_off = matches!(failed, Error::Cancelled | Error::Closed);
+                self.counters.merges_failed.add(u64::from(!called_off));
                 self.tell(&Event::CompactionFailed { error: failed.to_string() });
                 self.remove_retired().await;
                 Err(self.note_failure(failed))

@@ -54,7 +54,7 @@ impl Store {
         // Only a commit changes the version, and this is the only one.
         let state = self.state();
         let mut version = state.version.apply(&edit)?;
-        measure(&mut version, |id| state.tables.get(&id).or_else(|| written.table(id))).await?;
+        measure(&mut version, |id| state.tables.get(&id).or_else(|| written.table(id))).await;
         drop(state);
         let version = Arc::new(version);
         let manifest = successor(&self.config, Some(*head), Version::clone(&version));

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use storage::{FileSystem, Path};
 use tokio::sync::OwnedMutexGuard;
-use types::{Epoch, LocalityGroup, RangeId, RowRange, SeqNo, Timestamp};
+use types::{Epoch, LocalityGroup, RangeActivity, RangeId, RowRange, SeqNo, Timestamp};
 
 use crate::batch::Batch;
 use crate::compaction::Control;
@@ -49,7 +49,7 @@ use crate::memtable::MemtableOptions;
 use crate::options::StoreOptions;
 use crate::pin::Pinned;
 use crate::rules::FamilyRules;
-use crate::statistics::{Counters, Statistics};
+use crate::statistics::Counters;
 use crate::version::Version;
 
 /// How far ahead of the wall clock a timestamp may push those that the server hands out, µs.
@@ -260,13 +260,14 @@ impl Store {
     }
 
     /// What was done since the open, and how the files stand.
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> RangeActivity {
         let files = self.compactions.need();
-        Statistics {
+        RangeActivity {
             live_bytes: files.live_bytes,
             largest_level_bytes: files.largest_level_bytes,
             sorted_runs: files.sorted_runs,
             merge_debt: files.debt,
+            files_set_aside: self.compactions.aside.count(),
             ..self.counters.read()
         }
     }

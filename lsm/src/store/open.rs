@@ -113,7 +113,7 @@ impl Store {
                 }
             }
         }
-        measure(&mut version, |id| tables.get(&id)).await?;
+        measure(&mut version, |id| tables.get(&id)).await;
         let version = Arc::new(version);
         let layout = Mutex::new(Arc::new(Layout::of(&version)));
         let flushed = version.flushed();

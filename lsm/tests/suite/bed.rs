@@ -130,8 +130,13 @@ pub(super) type Cell = (String, u32, String, i64, Vec<u8>);
 
 /// Every visible cell, values outside the blocks read piece by piece.
 pub(super) async fn visible(store: &Arc<Store>) -> Result<Vec<Cell>> {
+    visible_in(store, &RowRange::all()).await
+}
+
+/// Every visible cell of some rows.
+pub(super) async fn visible_in(store: &Arc<Store>, rows: &RowRange) -> Result<Vec<Cell>> {
     let view = store.view()?;
-    let mut scan = view.scan(&RowRange::all(), &rules(), true);
+    let mut scan = view.scan(rows, &rules(), true);
     let mut cells = Vec::new();
     while scan.next().await? {
         let cell = scan.cell();

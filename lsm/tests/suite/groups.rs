@@ -1,6 +1,7 @@
 //! Locality groups: where cells are written, what reads look into, and that answers never depend on
 //! either.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,13 +10,17 @@ use rand::rngs::StdRng;
 use sstable::BlockCache;
 use storage::memory::{Crash, MemoryFileSystem};
 use storage::{FileSystem, Path};
-use tepui_lsm::{FamilyRules, Manifest, Store, StoreConfig, inspect, manifest_name, table_path};
+use tepui_lsm::{
+    FamilyRule, FamilyRules, Manifest, Store, StoreConfig, inspect, manifest_name, table_path,
+};
 use types::{
-    Bloom, Compression, FamilyId, GroupSettings, LocalityGroup, Mutation, RowRange, Timestamp,
+    Aggregate, Bloom, Compression, FamilyId, GroupSettings, LocalityGroup, Mutation, Retention,
+    RowMutations, RowRange, Timestamp,
 };
 
 use super::bed::{
-    Log, act, at, config, flush, history, on_row, random_groups, rules, set, visible, write,
+    Action, Cell, Log, act, at, config, flush, history, on_row, random_groups, rules, set, visible,
+    write,
 };
 
 fn group(name: &str, families: &[u32], settings: GroupSettings) -> LocalityGroup {
@@ -84,7 +89,7 @@ async fn a_log_is_taken_up_into_the_groups_too() {
     let disk = new_disk();
     let store = Store::create(config(Arc::clone(&disk), 1)).await.unwrap();
     let mut log = Log::default();
-    act(&store, &mut log, &super::bed::Action::Regroup(vec![usual("hot", &[2])])).await.unwrap();
+    act(&store, &mut log, &Action::Regroup(vec![usual("hot", &[2])])).await.unwrap();
     log.write(&store, &[on_row("r", vec![set_in(1, "q", b"v"), set_in(2, "q", b"v")])]).unwrap();
     let store = log.recover(config(disk, 2)).await.unwrap();
     assert_eq!(layout(&store), [named("default", &[(&[1], 0)]), named("hot", &[(&[2], 0)])]);
@@ -216,7 +221,7 @@ async fn a_kill_around_a_flush_recovers_all_groups_alike() {
     let both = || (1..=3).map(|family| set_in(family, "q", b"new")).collect::<Vec<_>>();
     let run = async |disk: &MemoryFileSystem, log: &mut Log| {
         let store = log.recover(config(Arc::new(disk.clone()), 1)).await?;
-        let regroup = super::bed::Action::Regroup(groups.to_vec());
+        let regroup = Action::Regroup(groups.to_vec());
         act(&store, log, &regroup).await?;
         for row in ["a", "b", "a"] {
             log.write(&store, &[on_row(row, both())])?;
@@ -296,4 +301,173 @@ async fn a_manifest_keeps_and_prints_the_groups_settings() {
     assert!(text.contains("group \"hot\" f2: 0 SSTables"), "{text}");
     assert!(text.contains("filters Row, in memory"), "{text}");
     assert_eq!(manifest.version.last_timestamp(), Timestamp::from_micros(1).unwrap());
+}
+
+/// Compacts until nothing is to be done; how many pieces of work that was.
+async fn settle(store: &Arc<Store>) -> usize {
+    let mut steps = 0;
+    while store.compact_once().await.unwrap() {
+        steps += 1;
+        assert!(steps < 200, "it never ends");
+    }
+    steps
+}
+
+#[tokio::test]
+async fn files_of_a_former_layout_move_in_the_background_and_then_nothing_is_to_be_done() {
+    let store = Store::create(config(new_disk(), 1)).await.unwrap();
+    store.set_rules(&rules());
+    for row in ["a", "b", "c", "d"] {
+        let cells = (1..=3).map(|family| set_in(family, "q", b"v")).collect();
+        write(&store, &[on_row(row, cells)]).unwrap();
+        flush(&store).await.unwrap();
+    }
+    settle(&store).await;
+    let before = visible(&store).await.unwrap();
+    let families_in = |store: &Store, name: &str| {
+        let of = layout(store).into_iter().find(|(known, _)| known == name);
+        let mut found: Vec<u32> = of
+            .into_iter()
+            .flat_map(|(_, files)| files)
+            .flat_map(|(families, _)| families)
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    };
+    // Nobody writes any more, and nobody asks for a merge.
+    store.set_groups(&[usual("hot", &[2]), usual("wide", &[3])]);
+    assert!(settle(&store).await > 0);
+    for (name, families) in [("default", [1]), ("hot", [2]), ("wide", [3])] {
+        assert_eq!(families_in(&store, name), families, "{name}");
+    }
+    assert_eq!(settle(&store).await, 0);
+    assert_eq!(visible(&store).await.unwrap(), before);
+    store.set_groups(&[usual("hot", &[1, 3])]);
+    assert!(settle(&store).await > 0);
+    for (name, families) in [("default", &[2][..]), ("hot", &[1, 3])] {
+        assert_eq!(families_in(&store, name), families, "{name}");
+    }
+    assert_eq!(visible(&store).await.unwrap(), before);
+}
+
+/// apache/accumulo#3749: a tablet was compacted in an endless loop.
+#[tokio::test(start_paused = true)]
+async fn the_background_work_after_any_change_of_groups_ends() {
+    let mut moved = 0;
+    for seed in 0..60 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let store = Store::create(config(new_disk(), 1)).await.unwrap();
+        store.set_rules(&rules());
+        let mut log = Log::default();
+        for _ in 0..3 {
+            for action in history(&mut random, 15) {
+                act(&store, &mut log, &action).await.unwrap();
+            }
+            flush(&store).await.unwrap();
+            store.set_groups(&random_groups(&mut random));
+            moved += settle(&store).await;
+            assert_eq!(visible(&store).await.unwrap(), log.model.cells(), "seed {seed}");
+            assert_eq!(settle(&store).await, 0);
+        }
+    }
+    assert!(moved > 60, "{moved} pieces of work");
+}
+
+/// Which cells may be gone: at some time their column had two newer ones.
+#[derive(Default)]
+struct MayGo(BTreeMap<(String, u32, String, i64), Vec<u8>>);
+
+impl MayGo {
+    fn look(&mut self, cells: &[Cell]) {
+        let mut newer = 0;
+        let mut last: Option<&Cell> = None;
+        for cell in cells {
+            let same = last.is_some_and(|l| (&l.0, l.1, &l.2) == (&cell.0, cell.1, &cell.2));
+            newer = if same { newer + 1 } else { 0 };
+            last = Some(cell);
+            let (row, family, qualifier, micros, value) = cell.clone();
+            let place = (row, family, qualifier, micros);
+            if newer >= 2 {
+                self.0.insert(place, value);
+            } else if self.0.get(&place).is_some_and(|known| family != 4 && *known != value) {
+                // Written again: a cell of its own.
+                self.0.remove(&place);
+            }
+        }
+    }
+
+    fn has(&self, cell: &Cell) -> bool {
+        self.0.contains_key(&(cell.0.clone(), cell.1, cell.2.clone(), cell.3))
+    }
+}
+
+/// Two versions of each column are kept. A cell that was never the third is there; one that is there
+/// is what was written. Of sums, only that they are whole as long as they must be.
+#[tokio::test(start_paused = true)]
+async fn cells_that_change_groups_while_they_may_be_collected_are_there_as_long_as_they_must_be() {
+    let rule = |id| FamilyRule {
+        id: FamilyId::new(id),
+        retention: Some(Retention::MaxVersions(2)),
+        aggregate: (id == 4).then_some(Aggregate::Sum),
+    };
+    let two_versions = Arc::new(FamilyRules::new([1, 2, 3, 4].map(rule).into(), FamilyId::new(5)));
+    let mut gone = 0;
+    for seed in 0..120 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let store = Store::create(config(new_disk(), 1)).await.unwrap();
+        store.set_rules(&two_versions);
+        let (mut log, mut may_go) = (Log::default(), MayGo::default());
+        for (step, action) in history(&mut random, 60).into_iter().enumerate() {
+            match action {
+                Action::Compact => drop(store.compact_once().await.unwrap()),
+                Action::CompactAll => drop(store.compact_all().await.unwrap()),
+                Action::Write(rows) => {
+                    for row in rows {
+                        for mutation in row.mutations {
+                            let row =
+                                RowMutations { row: row.row.clone(), mutations: vec![mutation] };
+                            act(&store, &mut log, &Action::Write(vec![row])).await.unwrap();
+                            may_go.look(&log.model.cells());
+                        }
+                    }
+                }
+                action => act(&store, &mut log, &action).await.unwrap(),
+            }
+            let (expected, found) = (log.model.cells(), visible(&store).await.unwrap());
+            for cell in &expected {
+                assert!(
+                    found.contains(cell) || may_go.has(cell),
+                    "seed {seed} step {step}: {cell:?}"
+                );
+            }
+            for cell in &found {
+                let is_part = cell.1 == 4 && may_go.has(cell);
+                assert!(expected.contains(cell) || is_part, "seed {seed} step {step}: {cell:?}");
+            }
+            gone += expected.len().saturating_sub(found.len());
+        }
+    }
+    assert!(gone > 100, "{gone} cells were collected");
+}
+
+/// A row was deleted when its cells lay in a group of their own. The default group had none of the
+/// row, so it soon lost the tombstone; the other group's is in another file than the cells, and
+/// sorts before them.
+#[tokio::test]
+async fn cells_do_not_leave_a_group_without_the_tombstone_that_hides_them() {
+    let store = Store::create(config(new_disk(), 1)).await.unwrap();
+    store.set_rules(&rules());
+    store.set_groups(&[usual("hot", &[1])]);
+    write(&store, &[on_row("r", vec![set_in(1, "q", b"v")])]).unwrap();
+    flush(&store).await.unwrap();
+    write(&store, &[on_row("r", vec![Mutation::DeleteRow])]).unwrap();
+    flush(&store).await.unwrap();
+    settle(&store).await;
+    assert_eq!(layout(&store)[0], named("default", &[]), "the tombstone is not needed there");
+    store.set_groups(&[usual("hot", &[2])]);
+    settle(&store).await;
+    assert_eq!(visible(&store).await.unwrap(), []);
+    store.compact_all().await.unwrap();
+    assert_eq!(visible(&store).await.unwrap(), []);
 }

@@ -1,7 +1,7 @@
 //! Rows cut out of ranges, ranges divided, and the files that both leave behind swept.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use rand::rngs::StdRng;
@@ -9,13 +9,14 @@ use rand::{Rng, SeedableRng};
 use storage::FileSystem;
 use storage::memory::MemoryFileSystem;
 use tepui_lsm::{
-    FileIds, Reason, Store, StoreConfig, Sweep, range_folder, remove_ranges_but, sweep_table,
+    Event, EventListener, FileIds, Reason, Store, StoreConfig, StoreOptions, Sweep, range_folder,
+    remove_ranges_but, sweep_table,
 };
 use types::{ErrorKind, RangeId, RowRange};
 
 use super::bed::{
-    Log, act, config, delete_cells, flush, flush_cuts, history, on_row, put, rules, set, visible,
-    write,
+    Log, act, config, delete_cells, flush, flush_cuts, history, on_row, put, rules, set,
+    tiny_options, visible, write,
 };
 
 fn rows(start: &str, end: &str) -> RowRange {
@@ -128,7 +129,7 @@ async fn a_merge_under_way_does_not_bring_back_what_is_cut_out() {
 }
 
 /// Divides a range; the configurations of its children.
-async fn divide(
+pub(super) async fn divide(
     store: &Arc<Store>,
     config: &StoreConfig,
     at: &str,
@@ -238,6 +239,57 @@ async fn the_middle_divides_the_bytes_and_one_row_has_none() {
     }
     flush(&one).await.unwrap();
     assert_eq!(one.middle().await.unwrap(), None, "a row is never divided");
+}
+
+/// Why merges were begun.
+#[derive(Default)]
+struct Reasons(Mutex<Vec<Reason>>);
+
+impl EventListener for Reasons {
+    fn on_event(&self, _range: RangeId, event: &Event) {
+        if let Event::CompactionStarted { reason, .. } = event {
+            self.0.lock().unwrap().push(*reason);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_child_rewrites_the_little_that_it_has_of_a_file_and_the_file_is_swept() {
+    let memory = MemoryFileSystem::new();
+    let files: Arc<dyn FileSystem> = Arc::new(memory.clone());
+    let reasons = Arc::new(Reasons::default());
+    let options = StoreOptions { table_bytes: 1 << 20, ..tiny_options() };
+    let events = Arc::clone(&reasons) as Arc<dyn EventListener>;
+    let config = StoreConfig { options, events, ..config(Arc::clone(&files), 1) };
+    let store = spread_out(config.clone()).await;
+    assert_eq!(files_of(&memory), 1);
+    let parents = store.version().file_ids();
+    let children = divide(&store, &config, "row 030", 8).await;
+    store.close().await;
+    store.remove_folder(config.range).await.unwrap();
+    drop(store);
+    let [small, large] = children;
+    let (small, large) = (Store::open(small).await.unwrap(), Store::open(large).await.unwrap());
+    reasons.0.lock().unwrap().clear();
+    assert!(!large.compact_once().await.unwrap(), "it has most of the file");
+    assert!(small.compact_once().await.unwrap());
+    assert_eq!(*reasons.0.lock().unwrap(), [Reason::Clipped]);
+    assert!(!small.compact_once().await.unwrap(), "once is enough");
+    assert!(small.version().tables().all(|table| table.clip.is_none()));
+    assert_eq!((names(&small).await.len(), names(&large).await.len()), (30, 270));
+
+    let (mut sweep, folder) = (Sweep::default(), &config.table_folder);
+    for _ in 0..3 {
+        assert_eq!(sweep.pass(&files, folder, &config.file_ids).await.unwrap(), [], "one needs it");
+    }
+    // Of the other child little is left, too, once most of its rows are dropped.
+    cut(&large, &rows("row 040", "")).await;
+    assert!(large.compact_once().await.unwrap());
+    assert_eq!(*reasons.0.lock().unwrap(), [Reason::Clipped, Reason::Clipped]);
+    sweep.pass(&files, folder, &config.file_ids).await.unwrap();
+    let swept = sweep.pass(&files, folder, &config.file_ids).await.unwrap();
+    assert_eq!(swept.into_iter().collect::<BTreeSet<_>>(), parents);
+    assert_eq!((names(&small).await.len(), names(&large).await.len()), (30, 10));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use client::{RangeActivity, RangeKeeper, RangeStatus, RangeTarget, Result};
+use client::{RangeKeeper, RangeStatus, RangeTarget, Result};
 use lsm::Reason;
 use types::{ErrorKind, RowRange};
 
@@ -99,29 +99,6 @@ fn status_of(range: &Range) -> RangeStatus {
         memory_bytes: store.memory_bytes() as u64,
         files: version.file_ids().len() as u64,
         sorted_runs: runs.sum::<usize>() as u64,
-        activity: activity_of(&store.statistics()),
-    }
-}
-
-fn activity_of(of: &lsm::Statistics) -> RangeActivity {
-    RangeActivity {
-        placed_bytes: of.placed_bytes,
-        flushed_bytes: of.flushed_bytes,
-        merge_read_bytes: of.merge_read_bytes,
-        merge_written_bytes: of.merge_written_bytes,
-        moved_bytes: of.moved_bytes,
-        merges: of.merges,
-        row_reads: of.row_reads,
-        row_tables: of.row_tables,
-        row_tables_ruled_out: of.row_tables_ruled_out,
-        row_tables_in_vain: of.row_tables_in_vain,
-        blocks_loaded: of.blocks_loaded,
-        block_bytes_loaded: of.block_bytes_loaded,
-        keys_read: of.keys_read,
-        cells_read: of.cells_read,
-        seeks: of.seeks,
-        live_bytes: of.live_bytes,
-        largest_level_bytes: of.largest_level_bytes,
-        merge_debt: of.merge_debt,
+        activity: range.activity(),
     }
 }

@@ -142,8 +142,10 @@ impl Shared {
     }
 }
 
-/// Divides the ranges that have grown past their size. `undividable`: ranges that had no row to be
-/// divided at, with their bytes then; they are not tried again before they have doubled.
+/// Divides the ranges that have grown past their size. What is in memory counts too; it is written
+/// out first, since only then it is known how large it is and at which row to divide.
+/// `undividable`: ranges that had no row to be divided at, with their bytes then; they are not tried
+/// again before they have doubled.
 pub(crate) async fn split_large_ranges(
     shared: &Arc<Shared>,
     undividable: &mut BTreeMap<RangeId, u64>,
@@ -152,9 +154,18 @@ pub(crate) async fn split_large_ranges(
     let ranges = shared.ranges.all();
     undividable.retain(|id, _| ranges.iter().any(|range| range.id() == *id));
     for range in ranges {
-        let bytes = range.store().version().bytes();
         let tried = undividable.get(&range.id()).copied().unwrap_or(0);
-        if most == 0 || bytes <= most || bytes / 2 < tried || shared.is_stopping() {
+        let is_due = |bytes: u64| most > 0 && bytes > most && bytes / 2 >= tried;
+        let in_files = || range.store().version().bytes();
+        let in_all = in_files().saturating_add(range.store().memory_bytes() as u64);
+        if !is_due(in_all) || shared.is_stopping() {
+            continue;
+        }
+        // The reason of a failure has been told, or passes; and the next look finds it so again.
+        let is_written =
+            is_due(in_files()) || shared.flush_whole(&range, Reason::Split).await.is_ok();
+        let bytes = in_files();
+        if !is_written || !is_due(bytes) {
             continue;
         }
         match shared.split(&range, None).await {

@@ -79,6 +79,7 @@ async fn flush_loop(shared: Arc<Shared>) {
 async fn flush_what_is_due(shared: &Arc<Shared>) -> Result<(), ()> {
     let ranges = shared.ranges.all();
     let loads: Vec<RangeLoad> = ranges.iter().map(load).collect();
+    end_slowdowns(shared, &ranges);
     for (place, reason) in plan(&loads, &pressure(shared)) {
         let Some(range) = ranges.get(place) else {
             continue;
@@ -91,6 +92,14 @@ async fn flush_what_is_due(shared: &Arc<Shared>) -> Result<(), ()> {
     }
     shared.disk_full.store(false, SeqCst);
     Ok(())
+}
+
+fn end_slowdowns(shared: &Shared, ranges: &[Arc<Range>]) {
+    for range in ranges {
+        if range.store().write_delay().is_zero() {
+            shared.tell(range, range.stalls.end_slow(shared.pipeline.env.monotonic()));
+        }
+    }
 }
 
 fn load(range: &Arc<Range>) -> RangeLoad {

@@ -4,5 +4,6 @@ pub(crate) mod clock;
 pub(crate) mod commit;
 pub(crate) mod counters;
 pub(crate) mod group;
+pub(crate) mod stalls;
 pub(crate) mod stripes;
 pub(crate) mod sync;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use client::{RangeKeeper, RangeService};
 use storage::faulty::{Action, FaultyFileSystem, Rule};
 use storage::memory::{Crash, MemoryFileSystem};
 use types::ErrorKind;
@@ -69,4 +70,46 @@ async fn an_error_at_any_operation_gives_the_truth_or_an_error() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_file_costs_its_merges_and_not_the_server() {
+    let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&["m"]));
+    let world = started(&disk, &catalog, 1).await;
+    let mut damaged = None;
+    for round in 0..6 {
+        for row in ["a", "b", "z"] {
+            world.put(row, &vec![round; 300]).await.unwrap();
+        }
+        let before = disk.paths();
+        world.server.flush_all().await.unwrap();
+        let is_new = |path: &storage::Path| path.name().ends_with(".sst") && !before.contains(path);
+        if round == 0 {
+            // The first range's: it was written before the other's.
+            damaged = disk.paths().into_iter().find(is_new);
+            disk.corrupt(damaged.as_ref().unwrap(), 20, 0x10);
+        }
+        world.env.sleep(std::time::Duration::from_secs(5)).await;
+    }
+    assert_eq!(world.server.poisoned(), None);
+    let target = |row: &str| catalog.target(row.as_bytes()).unwrap();
+    let status = async |row| world.server.status(target(row)).await.unwrap().activity;
+    let (hurt, whole) = (status("a").await, status("z").await);
+    assert_eq!((hurt.merges_failed, hurt.files_set_aside), (1, 1), "{hurt:?}");
+    assert_eq!((whole.merges_failed, whole.files_set_aside), (0, 0));
+    assert!(whole.merges > 0, "{whole:?}");
+    assert_eq!(world.events.count("file_set_aside"), 1);
+
+    assert_eq!(world.get("z").await.unwrap().unwrap(), vec![5; 300]);
+    world.put("a", b"new").await.unwrap();
+    let asked = world.server.compact(target("a")).await.unwrap_err();
+    assert_eq!(asked.kind(), ErrorKind::Corrupt);
+    let mut scrub = world.server.scrub(target("a")).await.unwrap();
+    let mut found = Vec::new();
+    while let Some(file) = scrub.next().await.unwrap() {
+        found.extend(file.damage.map(|_| file.path));
+    }
+    assert_eq!(found, [damaged.unwrap().to_string()]);
+    world.server.close().await.unwrap();
+    assert!(world.poisonings.lock().unwrap().is_empty());
 }

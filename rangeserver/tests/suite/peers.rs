@@ -136,6 +136,9 @@ async fn reads_of_one_row_give_that_row_and_no_other_under_load() {
             world.env.clone().spawn("read or write", async move {
                 for turn in 0..120 {
                     let place = (turn * 7 + reader * 13) % names.len();
+                    if reader == 0 && turn % 30 == 29 {
+                        world.server.flush_all().await.unwrap();
+                    }
                     let row = &names[place];
                     if reader < 2 && place % 2 == 0 {
                         let value = [row.as_bytes(), &[b' '; 900]].concat();
@@ -155,7 +158,6 @@ async fn reads_of_one_row_give_that_row_and_no_other_under_load() {
     for reader in readers {
         reader.join().await.unwrap();
     }
-    assert!(world.events.count("flush_finished") > 0);
     world.server.close().await.unwrap();
 }
 

@@ -126,6 +126,9 @@ impl World {
         coverage.add("rows cut out", events.count("rows_excised"));
         coverage.add("files swept", events.count("file_swept"));
         coverage.add("log segments released", events.count("log_released"));
+        if events.count("file_set_aside") > 0 && !(ground.is_to_blame)() {
+            return Err("a merge could not read a file that is whole".to_owned());
+        }
         match lived {
             Ok(()) => Ok(Ended::Whole),
             Err(Stop::Error(_)) if (ground.is_to_blame)() => Ok(Ended::Stopped),
