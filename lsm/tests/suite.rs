@@ -22,4 +22,5 @@ mod suite {
     mod store_statistics;
     mod store_versions;
     mod wide_rows;
+    mod sweep_races;
 }
