@@ -20,8 +20,8 @@ impl Client {
     /// Creates a table with locality groups, in one step; see [`Client::create_table`].
     ///
     /// # Errors
-    /// `InvalidArgument` and `NotFound` (a group's family): then there is no table. `AlreadyExists`,
-    /// and what the connection fails with.
+    /// `InvalidArgument` and `NotFound` (a group's family): then there is no table.
+    /// `AlreadyExists`, and what the connection fails with.
     pub async fn create_table_in_groups(
         &self,
         id: &str,

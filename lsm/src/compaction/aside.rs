@@ -104,7 +104,7 @@ impl Store {
     }
 
     async fn scrub_one(&self, reference: &TableRef) -> Result<()> {
-        let pace = Arc::new(Pace::new(self.env().clone(), 0));
+        let pace = Arc::new(Pace::new(self.env().clone(), 0, Arc::clone(self.limiter())));
         check_table(self.disk(), self.table_folder(), reference, &pace).await
     }
 }

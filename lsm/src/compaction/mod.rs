@@ -1,7 +1,7 @@
 //! Compaction: keeps the files of a range in levels, so that a read looks into few of them and
-//! little space goes to what was overwritten. [`choose`] and [`expire`] decide, `run` carries out, `merge` copies
-//! cells, `pace` holds back, `control` calls off,
-//! `aside` knows which files could not be read.
+//! little space goes to what was overwritten. [`choose`] and [`expire`] decide, `run` carries out,
+//! `merge` copies cells, `pace` holds back, `control` calls off, `aside` knows which files could
+//! not be read.
 //!
 //! Merges change no answer but by dropping what retention allows (see `collect`).
 

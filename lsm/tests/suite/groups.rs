@@ -402,8 +402,8 @@ impl MayGo {
     }
 }
 
-/// Two versions of each column are kept. A cell that was never the third is there; one that is there
-/// is what was written. Of sums, only that they are whole as long as they must be.
+/// Two versions of each column are kept. A cell that was never the third is there; one that is
+/// there is what was written. Of sums, only that they are whole as long as they must be.
 #[tokio::test(start_paused = true)]
 async fn cells_that_change_groups_while_they_may_be_collected_are_there_as_long_as_they_must_be() {
     let rule = |id| FamilyRule {

@@ -102,8 +102,8 @@ async fn a_random_load_keeps_reads_and_space_and_writes_bounded() {
     assert!(tables < 2.0, "filters leave {tables} tables for a row");
 }
 
-/// HBASE-18145: readers saw wrong cells while a memtable was flushed; cockroachdb/cockroach#52720: a
-/// writer of SSTables that raced with another damaged a block.
+/// HBASE-18145: readers saw wrong cells while a memtable was flushed; cockroachdb/cockroach#52720:
+/// a writer of SSTables that raced with another damaged a block.
 #[tokio::test(start_paused = true)]
 async fn writes_and_merges_at_once_answer_as_the_model_does() {
     for seed in 0..6 {

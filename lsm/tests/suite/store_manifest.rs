@@ -165,8 +165,8 @@ async fn an_old_owner_cannot_commit_after_a_new_one_opened() {
     assert_eq!(refused.kind(), ErrorKind::WrongRange, "{refused}");
 }
 
-/// slatedb/slatedb#1622: what fenced an old owner was swept, and its next write was acknowledged and
-/// lost.
+/// slatedb/slatedb#1622: what fenced an old owner was swept, and its next write was acknowledged
+/// and lost.
 #[tokio::test]
 async fn an_old_owner_cannot_commit_a_number_that_was_removed() {
     let memory = MemoryFileSystem::new();

@@ -1,5 +1,5 @@
-//! Sweeps beside everything else: ranges of one table that are written, flushed, merged, divided and
-//! slowly read, while what divided ranges leave is swept. A file that is swept and that anybody
+//! Sweeps beside everything else: ranges of one table that are written, flushed, merged, divided
+//! and slowly read, while what divided ranges leave is swept. A file that is swept and that anybody
 //! still needs is an error. Every disk operation takes a while, so that all of it mixes; a seed
 //! replays it.
 

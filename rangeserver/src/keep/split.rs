@@ -144,8 +144,8 @@ impl Shared {
 
 /// Divides the ranges that have grown past their size. What is in memory counts too; it is written
 /// out first, since only then it is known how large it is and at which row to divide.
-/// `undividable`: ranges that had no row to be divided at, with their bytes then; they are not tried
-/// again before they have doubled.
+/// `undividable`: ranges that had no row to be divided at, with their bytes then; they are not
+/// tried again before they have doubled.
 pub(crate) async fn split_large_ranges(
     shared: &Arc<Shared>,
     undividable: &mut BTreeMap<RangeId, u64>,

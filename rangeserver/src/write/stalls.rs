@@ -4,8 +4,8 @@
 //! - *Slowed*: a writer waits a moment because merges fall behind. It begins with the first such
 //!   writer, and ends with the first one that need not wait or, when none comes, with the next look
 //!   of the flush task.
-//! - *Stopped*: a writer waits until there is room. It begins with the first, and ends with the last
-//!   that waits; the reason is the first one's.
+//! - *Stopped*: a writer waits until there is room. It begins with the first, and ends with the
+//!   last that waits; the reason is the first one's.
 //!
 //! Times that are counted are the writers', added up: two that wait for a second are two seconds.
 

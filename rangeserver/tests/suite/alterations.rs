@@ -171,8 +171,8 @@ async fn split_script(disk: &MemoryFileSystem, catalog: &Arc<Catalog>) -> Vec<St
     acknowledged
 }
 
-/// HBASE-20878, HBASE-20893, HBASE-23693: a server that died during a split left a hole in the table
-/// or lost rows; yugabyte/yugabyte-db#13342: so did one that died just after it.
+/// HBASE-20878, HBASE-20893, HBASE-23693: a server that died during a split left a hole in the
+/// table or lost rows; yugabyte/yugabyte-db#13342: so did one that died just after it.
 #[tokio::test(start_paused = true)]
 async fn a_range_is_whole_or_divided_after_a_crash_at_any_operation() {
     let mut layouts = BTreeSet::new();
