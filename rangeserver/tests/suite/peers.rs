@@ -6,7 +6,7 @@ use bytes::Bytes;
 use client::{RangeService, RangeTarget, ReadRequest, RowKeys};
 use env::{Env, ManualClock};
 use storage::memory::{Crash, MemoryFileSystem};
-use types::{ErrorKind, Mutation, ReadSpec, RowSet, TimestampRange};
+use types::{ErrorKind, Mutation, ReadSpec, RowOrder, RowSet, TimestampRange};
 
 use super::world::*;
 
@@ -169,7 +169,11 @@ async fn a_read_of_a_range_that_was_divided_is_sent_away_and_never_stale() {
     for row in ["a", "m", "z"] {
         world.put(row, b"old").await.unwrap();
     }
-    let spec = |rows| ReadSpec { rows: RowSet::new(vec![rows]), rows_limit: 0 };
+    let spec = |rows| ReadSpec {
+        rows: RowSet::new(vec![rows]),
+        rows_limit: 0,
+        order: RowOrder::Ascending,
+    };
     let request = |target: &RangeTarget| ReadRequest {
         target: *target,
         spec: spec(types::RowRange::all()),
