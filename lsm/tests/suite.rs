@@ -21,6 +21,6 @@ mod suite {
     mod store_script;
     mod store_statistics;
     mod store_versions;
-    mod wide_rows;
     mod sweep_races;
+    mod wide_rows;
 }
