@@ -38,6 +38,9 @@ use crate::server::Shared;
 pub(crate) const READ_BYTES: u64 = 16 << 10;
 /// Blocks read by scans of at most this many rows stay in the cache.
 const CACHED_ROWS_MAX: u64 = 100;
+/// A view that is not the newest, and so may be the only holder of a memtable that was flushed, is
+/// kept for so long.
+const OUTDATED_VIEW_AGE_MAX: Duration = Duration::from_millis(100);
 /// Steps between two points at which other tasks may run.
 const STEPS_PER_TURN: u32 = 1024;
 
@@ -275,12 +278,9 @@ impl RangeRead {
     /// small one.
     fn look_at_view(&mut self) {
         let age = self.shared.pipeline.env.monotonic().saturating_sub(self.viewed_at);
-        let holds_too_much = || {
-            let budget = &self.shared.budget;
-            let is_tight = budget.memtables() > budget.memtables_share() / 2;
-            is_tight && self.view.as_ref().is_some_and(|view| !view.is_newest())
-        };
-        let is_old = age >= self.shared.config.options.view_age_max || holds_too_much();
+        let is_outdated = || self.view.as_ref().is_some_and(|view| !view.is_newest());
+        let is_old = age >= self.shared.config.options.view_age_max
+            || (age >= OUTDATED_VIEW_AGE_MAX && is_outdated());
         self.is_view_old = !self.is_view_unused && is_old;
     }
 
