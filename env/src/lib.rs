@@ -8,6 +8,7 @@
 mod blocking;
 mod clock;
 mod computing;
+mod memory;
 pub mod planted;
 mod random;
 mod tasks;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub use blocking::{BLOCKED_THREADS_MAX, Blocking, BlockingPermit};
 pub use clock::{Clock, ManualClock, SimulatedClock, SystemClock};
 pub use computing::ComputingPermit;
+pub use memory::zeros;
 pub use random::{Random, SeededRandom, SystemRandom};
 pub use tasks::{Elapsed, Task};
 

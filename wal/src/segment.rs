@@ -13,8 +13,8 @@ use crate::format::{
 };
 use crate::{Error, Result};
 
-/// Bytes that are read at once; larger frames are read alone.
-const WINDOW_BYTES: u64 = 1 << 20;
+/// Bytes that are read at once, in memory of large pages; larger frames are read alone.
+const WINDOW_BYTES: u64 = 8 << 20;
 
 /// A segment open for reading.
 pub(crate) struct Segment {

@@ -25,14 +25,15 @@ use types::{SeqNo, key};
 use self::arena::{Arena, ELSEWHERE_BYTES_MIN, SHARED_PIECE_BYTES_MAX, Slot};
 pub use self::cursor::MemtableCursor;
 use self::cursor::SlotList;
-use self::prefix::{common, prefix_after};
+pub(crate) use self::prefix::common;
+use self::prefix::prefix_after;
 use crate::batch::{Batch, Place};
 use crate::entry;
 
 /// Mean bytes of a list node: slot, reference count, two links, the allocator's word.
 const NODE_BYTES: usize = 48;
-/// A memtable with fewer cells says nothing about what keys share.
-const LEARNING_CELLS_MIN: usize = 1_024;
+/// A memtable or table with fewer cells says nothing about what keys share.
+pub(crate) const LEARNING_CELLS_MIN: usize = 1_024;
 /// A first batch with fewer cells does not choose the shared prefix.
 const FIRST_BATCH_CELLS_MIN: usize = 16;
 
@@ -42,7 +43,7 @@ pub struct MemtableOptions {
     /// Tells the memtables of a range apart in logs and tests.
     pub id: u64,
     /// What keys are expected to begin with: the former memtable's [`Memtable::learned_prefix`],
-    /// or what the range's bounds share. `None` leaves the choice to the first batch.
+    /// or what the keys of the range's tables share. `None` leaves the choice to the first batch.
     pub shared_prefix: Option<Vec<u8>>,
 }
 

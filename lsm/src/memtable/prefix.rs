@@ -17,7 +17,7 @@ pub(super) fn prefix_after(shared: &[u8], key: &[u8]) -> u64 {
 }
 
 /// What two keys begin with in common.
-pub(super) fn common<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
+pub(crate) fn common<'a>(a: &'a [u8], b: &[u8]) -> &'a [u8] {
     let len = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     &a[..len]
 }

@@ -11,6 +11,9 @@
 //! 4. Rows that the log cuts out ([`Ingest::add_excise`]) are cut out of the files written before.
 //! 5. [`Ingest::finish`] commits one manifest with all files and with `flushed` at the last number.
 //!
+//! The tables are compressed as all others are: that is an eighth of the processor's time, but
+//! without it twice as many bytes go to the disk before the range serves.
+//!
 //! Sorting an index of plain numbers is several times faster than inserting into a skip list, and
 //! the range then serves only what is synced and checked, never the pages of an old log.
 //! Nothing is committed before the end: a crash in between starts again.

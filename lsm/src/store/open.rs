@@ -16,7 +16,7 @@ use crate::error::{Damage, Error, Result};
 use crate::files::TableFiles;
 use crate::layout::Layout;
 use crate::manifest::{Chain, FORMAT, Manifest, Outcome, manifest_name};
-use crate::memtable::MemtableOptions;
+use crate::memtable::{LEARNING_CELLS_MIN, MemtableOptions, common};
 use crate::pin::Pinned;
 use crate::version::Version;
 
@@ -156,8 +156,17 @@ pub(super) fn chain(config: &StoreConfig) -> Chain {
 }
 
 fn first_state(version: Arc<Version>, tables: BTreeMap<FileId, Arc<sstable::Table>>) -> Arc<State> {
-    let active = Layer::new(MemtableOptions { id: 1, shared_prefix: None });
+    let shared_prefix = shared_by_tables(&version);
+    let active = Layer::new(MemtableOptions { id: 1, shared_prefix });
     Arc::new(State { version, tables, active, frozen: Vec::new() })
+}
+
+/// What all keys of the largest table begin with: new ones mostly do too. `None`: no table has
+/// enough of them to tell.
+fn shared_by_tables(version: &Version) -> Option<Vec<u8>> {
+    let largest = version.tables().map(|table| &table.meta.properties).max_by_key(|of| of.cells)?;
+    let tells = largest.cells >= LEARNING_CELLS_MIN as u64;
+    tells.then(|| common(&largest.smallest, &largest.largest).to_vec())
 }
 
 /// The manifest after `before`.

@@ -100,7 +100,7 @@ impl BlobReader for Reader {
 
     async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes> {
         check_bounds(&self.path, self.len(), offset, len)?;
-        let mut content = vec![0; len];
+        let mut content = env::zeros(len);
         let read = |file: &File| file.read_exact_at(&mut content, offset);
         self.env
             .blocking(|| self.handle.with(read))
