@@ -11,6 +11,8 @@
 //!
 //! Targets are counted from the largest level upwards, so that all others together stay near a
 //! tenth of it: that bounds the space that overwritten cells take. A small group has level 6 only.
+//! No level in use has a target below `level_base_bytes`: what level 0 brings at once would
+//! overfill it, and be written once more for nothing.
 //!
 //! Spans are of whole rows: what begins or ends in the middle of a row counts as having all of it,
 //! so a row never comes to lie in two files of one level.
@@ -213,6 +215,9 @@ fn targets(bytes: &[u64], options: &StoreOptions) -> (usize, [u64; LEVEL_LAST + 
     while targets[level] > options.level_base_bytes && level > 1 {
         targets[level - 1] = (targets[level] / options.level_ratio).max(1);
         level -= 1;
+    }
+    for target in &mut targets[level..] {
+        *target = (*target).max(options.level_base_bytes);
     }
     (level, targets)
 }
