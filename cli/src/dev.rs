@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use types::ErrorKind;
 
+use crate::allocator;
 use crate::node::{Node, NodeOptions};
 use crate::size;
 
@@ -121,7 +122,9 @@ pub(crate) async fn run(args: DevArgs) -> Result<()> {
     })?;
     announce(bound, &args);
     tracing::info!("ready after {:?}", env.monotonic().saturating_sub(started));
+    let trimming = env.spawn("trim", allocator::keep_below(args.memory_budget, env.clone()));
     node.serve(listener, shutdown).await?;
+    trimming.abort();
     if gateway::panics() > 0 {
         let text = format!("{} panics were counted", gateway::panics());
         return Err(Error::new(ErrorKind::Aborted, text));

@@ -107,7 +107,7 @@ impl Node {
         let session = session.map_err(|error| failed(error.kind(), &error))?;
         let seam: Arc<dyn Coordinator> = coordinator.clone();
         let master = Arc::new(Master::open(seam, env.clone()).await?);
-        let request_bytes = usize::try_from(options.server.requests_share()).unwrap_or(usize::MAX);
+        let request_bytes = usize::try_from(options.server.bodies_share()).unwrap_or(usize::MAX);
         let config = Config {
             files,
             env: env.clone(),

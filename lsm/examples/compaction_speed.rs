@@ -13,7 +13,8 @@ use env::Env;
 use storage::Path;
 use storage::memory::MemoryFileSystem;
 use tepui_lsm::{
-    Batch, FileIds, LogPosition, NoListener, RateLimiter, Reason, Store, StoreConfig, StoreOptions,
+    Batch, FileIds, LogPosition, NoListener, OutlivedMemory, RateLimiter, Reason, Store,
+    StoreConfig, StoreOptions,
 };
 use types::{
     Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SessionId, TableId, Timestamp,
@@ -47,6 +48,7 @@ fn config(env: &Env) -> StoreConfig {
         file_ids: Arc::new(FileIds::new(session)),
         cache: None,
         limiter: Arc::new(RateLimiter::new(env.clone(), 0)),
+        outlived: OutlivedMemory::default(),
         events: Arc::new(NoListener),
         options: options(),
     }

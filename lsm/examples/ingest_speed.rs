@@ -9,7 +9,9 @@ use bytes::Bytes;
 use env::Env;
 use storage::Path;
 use storage::memory::MemoryFileSystem;
-use tepui_lsm::{Batch, FileIds, NoListener, RateLimiter, Store, StoreConfig, StoreOptions};
+use tepui_lsm::{
+    Batch, FileIds, NoListener, OutlivedMemory, RateLimiter, Store, StoreConfig, StoreOptions,
+};
 use types::{
     Epoch, FamilyId, Mutation, RangeId, RowMutations, RowRange, SeqNo, SessionId, TableId,
     Timestamp,
@@ -56,6 +58,7 @@ async fn main() {
             file_ids: Arc::new(FileIds::new(session)),
             cache: None,
             limiter: Arc::new(RateLimiter::new(Env::system(), 0)),
+            outlived: OutlivedMemory::default(),
             events: Arc::new(NoListener),
             options: StoreOptions::default(),
         };

@@ -6,10 +6,14 @@
 //! admitted may exceed a share by that one request, never by more: so a request larger than the
 //! whole share is possible, alone.
 //!
-//! What exceeds a share is taken from the cache, which gives up blocks for as long. So all together
-//! stay within the budget if whoever needs more than a share leaves the others room:
+//! What exceeds a share is taken from the cache, which gives up blocks for as long. Memtables that
+//! are flushed and that reads still hold ([`OutlivedMemory`]) have no share: a slow reader shall
+//! not stop the writers while there is something to take.
+//!
+//! So all together stay within the budget if whoever needs more than a share leaves others room:
 //! [`Budget::admit_large`] and, for a batch larger than the requests' share, [`Budget::admit`] wait
-//! until the whole fits, and ask for flushes down to what it leaves ([`Budget::goal`]).
+//! until the whole fits, and ask for flushes down to what it leaves ([`Budget::goal`]). For as long
+//! as they hold it, the memtables get no more than what is left ([`Budget::memtables_most`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,6 +21,7 @@ use std::time::Duration;
 
 use client::Error;
 use env::Env;
+use lsm::OutlivedMemory;
 use sstable::BlockCache;
 use tokio::sync::Notify;
 use types::ErrorKind;
@@ -42,6 +47,7 @@ pub(crate) struct Budget {
     shares: Shares,
     cache: Arc<BlockCache>,
     memtables: AtomicU64,
+    outlived: OutlivedMemory,
     requests: Mutex<Requests>,
     /// Requests exceed their share, or the cache has lent.
     is_beyond: AtomicBool,
@@ -99,6 +105,7 @@ impl Budget {
             shares,
             cache,
             memtables: AtomicU64::new(0),
+            outlived: OutlivedMemory::default(),
             requests: Mutex::default(),
             is_beyond: AtomicBool::new(false),
             freed: Notify::new(),
@@ -111,8 +118,21 @@ impl Budget {
         self.memtables.load(SeqCst)
     }
 
-    pub(crate) fn memtables_share(&self) -> u64 {
-        self.shares.memtables
+    /// Counts memtables that were flushed and are still held.
+    pub(crate) fn outlived(&self) -> &OutlivedMemory {
+        &self.outlived
+    }
+
+    /// Bytes that all memtables may take at present: their share, or what others have left of it.
+    pub(crate) fn memtables_most(&self) -> u64 {
+        let Shares { memtables: share, .. } = self.shares;
+        let others = self.requests().saturating_add(self.outlived.bytes());
+        share.min(self.most().saturating_sub(others)).max(share / KEPT_PARTS)
+    }
+
+    /// May no batch be placed until memtables are flushed, or let go?
+    pub(crate) fn is_full(&self) -> bool {
+        self.memtables() >= self.memtables_most()
     }
 
     /// Bytes of requests and replies under way.
@@ -126,12 +146,21 @@ impl Budget {
         self.held().goals.iter().min().copied()
     }
 
+    /// Looks again at what has changed without a word: memtables that were let go.
+    pub(crate) fn look(&self) {
+        if self.is_beyond.load(SeqCst) {
+            self.settle(&mut self.held());
+            self.freed.notify_waiters();
+        }
+    }
+
     /// A range's memtables grew or shrank from `before` to `after` bytes.
     pub(crate) fn recount_memtables(&self, before: u64, after: u64) {
         // Each change says what it replaces, so the sum is right in any order of the changes,
         // though it may dip below zero for a moment.
         self.memtables.fetch_add(after.wrapping_sub(before), SeqCst);
-        if self.memtables() > self.shares.memtables || self.is_beyond.load(SeqCst) {
+        let memtables = self.memtables().saturating_add(self.outlived.bytes());
+        if memtables > self.shares.memtables || self.is_beyond.load(SeqCst) {
             self.settle(&mut self.held());
         }
         if after < before {
@@ -143,6 +172,7 @@ impl Budget {
     fn settle(&self, requests: &mut Requests) {
         // It dips below zero for a moment.
         let memtables = self.memtables().cast_signed().max(0).cast_unsigned();
+        let memtables = memtables.saturating_add(self.outlived.bytes());
         let used = memtables.saturating_add(requests.held).saturating_add(requests.large);
         let excess = used.saturating_sub(self.shares.memtables + self.shares.requests);
         let lent = excess.next_multiple_of(LENT_STEP_BYTES);
@@ -265,7 +295,7 @@ impl Wish<'_> {
     fn fits(&mut self, requests: &mut Requests, bytes: u64, most: u64) -> bool {
         self.withdraw(requests);
         let held = requests.held.saturating_add(requests.large).saturating_add(bytes);
-        let goal = most.saturating_sub(held);
+        let goal = most.saturating_sub(held).saturating_sub(self.budget.outlived.bytes());
         if self.budget.memtables().cast_signed() <= goal.cast_signed() {
             return true;
         }
@@ -397,6 +427,30 @@ mod tests {
         assert!(budget.admit_large(&env, 241 * MIB, limit).await.is_err(), "it never fits");
         assert!(budget.admit_large(&env, 100 * MIB, limit).await.is_err(), "not in time");
         assert_eq!(budget.goal(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memtables_get_no_more_than_large_requests_leave_of_their_share() {
+        const MIB: u64 = 1 << 20;
+        let env = Env::simulated(1);
+        let budget = budget(128 * MIB, 32 * MIB, 96 * MIB);
+        assert_eq!(budget.memtables_most(), 128 * MIB);
+        let large = budget.admit_large(&env, 100 * MIB, Duration::ZERO).await.unwrap();
+        assert_eq!(budget.memtables_most(), 128 * MIB, "the cache lends enough");
+        let reply = budget.admit(&env, 30 * MIB, Duration::ZERO).await.unwrap();
+        assert_eq!(budget.memtables_most(), 110 * MIB, "a sixteenth is the cache's");
+        budget.recount_memtables(0, 110 * MIB - 1);
+        assert!(!budget.is_full());
+        budget.recount_memtables(110 * MIB - 1, 110 * MIB);
+        assert!(budget.is_full());
+        drop(reply);
+        assert!(!budget.is_full());
+        let larger = budget.admit_large(&env, 30 * MIB, Duration::ZERO).await.unwrap();
+        budget.recount_memtables(110 * MIB, 0);
+        let all = budget.admit_large(&env, 105 * MIB, Duration::ZERO).await.unwrap();
+        assert_eq!(budget.memtables_most(), 8 * MIB, "some is theirs in any case");
+        drop((large, larger, all));
+        assert_eq!(budget.memtables_most(), 128 * MIB);
     }
 
     #[tokio::test(start_paused = true)]

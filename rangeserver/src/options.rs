@@ -115,14 +115,22 @@ impl Options {
         (self.memory_budget / 8 * 3).min(self.cache_bytes_max)
     }
 
-    /// What requests and replies under way may take, bytes.
+    /// What requests may take as they are received, until they are answered, bytes: for whoever
+    /// receives them. Large ones ask for their memory each ([`RangeServer::admit_large`]).
+    ///
+    /// [`RangeServer::admit_large`]: crate::RangeServer::admit_large
+    pub fn bodies_share(&self) -> u64 {
+        self.memory_budget / 16
+    }
+
+    /// What batches and replies under way may take, bytes.
     pub fn requests_share(&self) -> u64 {
-        self.memory_budget - self.memtables_share() - self.cache_share()
+        self.memory_budget - self.memtables_share() - self.cache_share() - self.bodies_share()
     }
 
     pub(crate) fn shares(&self) -> Shares {
         Shares {
-            all: self.memory_budget,
+            all: self.memory_budget - self.bodies_share(),
             memtables: self.memtables_share(),
             requests: self.requests_share(),
         }
@@ -173,7 +181,10 @@ mod tests {
     fn the_shares_make_up_the_budget_and_bound_a_memtable() {
         let options = Options { memory_budget: 10 << 20, ..Options::default() };
         options.validate().unwrap();
-        let shares = options.memtables_share() + options.cache_share() + options.requests_share();
+        let shares = options.memtables_share()
+            + options.cache_share()
+            + options.requests_share()
+            + options.bodies_share();
         assert_eq!(shares, options.memory_budget);
         assert_eq!(options.effective_store().memtable_bytes, (10 << 20) / 8);
         let tiny = Options { memory_budget: 1000, ..Options::default() };

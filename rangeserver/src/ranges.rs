@@ -200,6 +200,7 @@ impl Ranges {
             file_ids: Arc::clone(&self.file_ids),
             cache: Some(Arc::clone(&self.cache)),
             limiter: Arc::clone(&self.limiter),
+            outlived: self.budget.outlived().clone(),
             events: Arc::clone(&self.config.events),
             options: self.config.options.effective_store(),
         };

@@ -78,6 +78,8 @@ pub struct Statistics {
     pub commits: CommitStatistics,
     /// Bytes of all memtables.
     pub memtable_bytes: u64,
+    /// Bytes of memtables that were flushed, or of closed ranges, and that reads still hold.
+    pub outlived_bytes: u64,
     /// Bytes of requests and replies under way.
     pub request_bytes: u64,
     /// Bytes of the block cache.
@@ -150,6 +152,7 @@ impl RangeServer {
         Statistics {
             commits: pipeline.queue.counters().read(),
             memtable_bytes: budget.memtables(),
+            outlived_bytes: budget.outlived().bytes(),
             request_bytes: budget.requests(),
             cache_bytes: ranges.cache().used_bytes(),
             cache: ranges.cache().counts(),
@@ -353,8 +356,7 @@ impl Shared {
         if store.is_level0_full() {
             return Some(Reason::LevelZeroRuns);
         }
-        let is_full = self.budget.memtables() >= self.budget.memtables_share();
-        let reason = if is_full || store.must_stall() {
+        let reason = if self.budget.is_full() || store.must_stall() {
             Reason::MemoryPressure
         } else if self.is_log_full() {
             Reason::LogPressure

@@ -14,6 +14,7 @@
 
 mod arena;
 mod cursor;
+mod outlived;
 mod prefix;
 
 use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire};
@@ -25,6 +26,8 @@ use types::{SeqNo, key};
 use self::arena::{Arena, ELSEWHERE_BYTES_MIN, SHARED_PIECE_BYTES_MAX, Slot};
 pub use self::cursor::MemtableCursor;
 use self::cursor::SlotList;
+use self::outlived::Outlived;
+pub use self::outlived::OutlivedMemory;
 pub(crate) use self::prefix::common;
 use self::prefix::prefix_after;
 use crate::batch::{Batch, Place};
@@ -56,6 +59,8 @@ pub struct Memtable {
     shared_prefix: OnceLock<Vec<u8>>,
     largest_seq: AtomicU64,
     id: u64,
+    // Dropped last: counted until the memory is free.
+    outlived: OnceLock<Outlived>,
 }
 
 impl Memtable {
@@ -67,6 +72,7 @@ impl Memtable {
             shared_prefix: options.shared_prefix.map_or_else(OnceLock::new, OnceLock::from),
             largest_seq: AtomicU64::new(0),
             id: options.id,
+            outlived: OnceLock::new(),
         })
     }
 
@@ -130,6 +136,12 @@ impl Memtable {
     /// Bytes that it takes: the arena's blocks and the list's nodes.
     pub fn memory_bytes(&self) -> usize {
         self.arena.bytes() + self.cells() * NODE_BYTES
+    }
+
+    /// Nobody looks for its cells here any more: from now on its memory is counted in `memory`,
+    /// until the last holder has dropped it.
+    pub(crate) fn outlive(&self, memory: &OutlivedMemory) {
+        self.outlived.get_or_init(|| memory.count(self.memory_bytes() as u64));
     }
 
     /// Cells and tombstones in it.

@@ -103,6 +103,7 @@ impl Store {
             let before = frozen.len();
             frozen.retain(|other| !Arc::ptr_eq(other, layer));
             assert!(frozen.len() + 1 == before, "a flushed memtable was frozen");
+            layer.memtable.outlive(&self.config.outlived);
         }
         let active = Arc::clone(&state.active);
         self.pinned.install(Arc::new(State { version, tables, active, frozen }));

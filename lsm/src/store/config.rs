@@ -9,6 +9,7 @@ use types::{Epoch, RangeId, RowRange, SessionId, TableId};
 use crate::events::EventListener;
 use crate::files::{FileIds, RANGES_FOLDER};
 use crate::io::RateLimiter;
+use crate::memtable::OutlivedMemory;
 use crate::options::StoreOptions;
 
 /// What a range's storage is made of.
@@ -36,6 +37,8 @@ pub struct StoreConfig {
     pub cache: Option<Arc<BlockCache>>,
     /// Holds reads and writes to a rate; shared.
     pub limiter: Arc<RateLimiter>,
+    /// Counts the memory of memtables that reads hold longer than the store; shared.
+    pub outlived: OutlivedMemory,
     /// Is told what happens.
     pub events: Arc<dyn EventListener>,
     /// The settings.

@@ -360,6 +360,7 @@ impl Store {
         self.compactions.hold();
         // Whoever is in the middle of something sees the stop or finishes first.
         drop((self.flushing.lock().await, self.compactions.turn().await, self.head.lock().await));
+        self.state().layers().for_each(|layer| layer.memtable.outlive(&self.config.outlived));
     }
 
     /// From now on merges drop and fold what these rules allow: the newest schema's. Before the

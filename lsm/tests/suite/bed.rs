@@ -11,8 +11,9 @@ use rand::rngs::StdRng;
 use sstable::ValueRef;
 use storage::{FileSystem, Path};
 use tepui_lsm::{
-    Batch, CountingListener, FamilyRule, FamilyRules, FileIds, LogPosition, RateLimiter, Reason,
-    Result, Store, StoreConfig, StoreOptions, decode_excise, encode_excise, sweep_table,
+    Batch, CountingListener, FamilyRule, FamilyRules, FileIds, LogPosition, OutlivedMemory,
+    RateLimiter, Reason, Result, Store, StoreConfig, StoreOptions, decode_excise, encode_excise,
+    sweep_table,
 };
 use types::{
     Aggregate, Bloom, Compression, Epoch, FamilyId, GroupSettings, LocalityGroup, Mutation,
@@ -60,6 +61,7 @@ pub(super) fn config(files: Arc<dyn FileSystem>, epoch: u64) -> StoreConfig {
         file_ids: Arc::new(FileIds::new(session)),
         cache: None,
         limiter: Arc::new(RateLimiter::new(Env::simulated(epoch), 0)),
+        outlived: OutlivedMemory::default(),
         events: Arc::new(CountingListener::default()),
         options: tiny_options(),
     }

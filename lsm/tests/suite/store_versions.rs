@@ -76,3 +76,30 @@ async fn a_timestamp_of_the_far_future_moves_the_servers_by_the_drift_at_most() 
     let start = 1_577_836_800_000_000;
     assert!(bound >= at(start) && bound <= at(start + 10_000_000), "{bound}");
 }
+
+#[tokio::test]
+async fn a_flushed_memtable_is_counted_until_its_last_reader_lets_go() {
+    let config = config(Arc::new(MemoryFileSystem::new()), 1);
+    let outlived = config.outlived.clone();
+    let store = Store::create(config).await.unwrap();
+    put(&store, "r", "q", 1, b"v");
+    let bytes = store.memory_bytes() as u64;
+    let view = store.view().unwrap();
+    assert!(bytes > 0);
+    assert_eq!(outlived.bytes(), 0, "it is the store's");
+    flush(&store).await.unwrap();
+    assert_eq!((store.memory_bytes(), outlived.bytes()), (0, bytes));
+    let reader = view.clone();
+    drop(view);
+    assert_eq!(outlived.bytes(), bytes);
+    drop(reader);
+    while outlived.bytes() > 0 {
+        // The flush's own part of it is dropped by a task.
+        tokio::task::yield_now().await;
+    }
+    put(&store, "r", "q", 2, b"v");
+    store.close().await;
+    assert!(outlived.bytes() > 0, "what a closed store did not flush is in memory too");
+    drop(store);
+    assert_eq!(outlived.bytes(), 0);
+}

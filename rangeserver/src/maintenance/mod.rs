@@ -70,6 +70,7 @@ async fn flush_loop(shared: Arc<Shared>) {
             }
         }
         shared.parking.clear_outdated();
+        shared.budget.look();
         release_log(&shared).await;
         remove_retired(&shared).await;
     }
@@ -115,7 +116,7 @@ fn load(range: &Arc<Range>) -> RangeLoad {
 
 fn pressure(shared: &Shared) -> Pressure {
     Pressure {
-        memtables_share: shared.budget.memtables_share(),
+        memtables_most: shared.budget.memtables_most(),
         goal: shared.budget.goal(),
         log_retained: shared.pipeline.log.retained_bytes(),
         log_bytes_max: shared.config.options.log_bytes_max,

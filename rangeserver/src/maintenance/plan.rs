@@ -1,7 +1,7 @@
 //! Which ranges to flush, and why: plain numbers in, a list out.
 //!
 //! 1. A range with a frozen memtable, or a full active one, is flushed.
-//! 2. When the memtables fill more than three quarters of their share, the largest follow, until
+//! 2. When the memtables fill more than three quarters of what they may, the largest follow, until
 //!    what is left is below half of it; likewise when somebody waits for them to come down.
 //! 3. When the log holds more than three quarters of what it may, the ranges that pin its oldest
 //!    segment follow (a cold range must not pin the log); when it is full, all that pin any but the
@@ -29,7 +29,7 @@ pub(crate) struct RangeLoad {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pressure {
     /// Bytes that all memtables may take.
-    pub(crate) memtables_share: u64,
+    pub(crate) memtables_most: u64,
     /// Bytes that they are to come down to.
     pub(crate) goal: Option<u64>,
     /// Bytes that the log holds.
@@ -49,8 +49,8 @@ pub(crate) fn plan(loads: &[RangeLoad], pressure: &Pressure) -> Vec<(usize, Reas
         }
     }
     let total: u64 = loads.iter().map(|load| load.bytes).sum();
-    let is_short = total > pressure.memtables_share / 4 * 3;
-    let enough = if is_short { pressure.memtables_share / 2 } else { u64::MAX };
+    let is_short = total > pressure.memtables_most / 4 * 3;
+    let enough = if is_short { pressure.memtables_most / 2 } else { u64::MAX };
     let enough = enough.min(pressure.goal.unwrap_or(u64::MAX));
     if total > enough {
         let mut largest: Vec<usize> = (0..loads.len()).collect();
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     const CALM: Pressure = Pressure {
-        memtables_share: 1000,
+        memtables_most: 1000,
         goal: None,
         log_retained: 0,
         log_bytes_max: 1000,

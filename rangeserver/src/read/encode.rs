@@ -29,7 +29,9 @@ const CHUNK_BYTES_MAX: usize =
     CHUNK_VALUE_BYTES_MAX + ROW_KEY_BYTES_MAX + QUALIFIER_BYTES_MAX + CHUNK_FIXED_BYTES;
 /// A message is handed on once it has this size, so that a reader of small rows is not kept
 /// waiting for a whole mebibyte, nor its memory taken.
-const REPLY_BYTES_ENOUGH: usize = 256 << 10;
+const REPLY_BYTES_ENOUGH: usize = 64 << 10;
+/// What a message of small rows takes: it ends with the row that makes it large enough.
+const REPLY_BYTES_USUAL: usize = REPLY_BYTES_ENOUGH + (4 << 10);
 const _: () = assert!(REPLY_BYTES_ENOUGH + CHUNK_BYTES_MAX <= REPLY_BYTES_MAX);
 
 // Tags: field number and wire type (0 varint, 2 length-delimited).
@@ -168,7 +170,10 @@ impl ReplyEncoder {
         if self.message.is_empty() {
             return None;
         }
-        let encoded = self.message.split().freeze();
+        // A buffer of its own for each: one that goes on behind the message that it gave away keeps
+        // the memory of both, and grows with what it no longer holds.
+        let next = if self.is_full() { REPLY_BYTES_USUAL } else { 0 };
+        let encoded = std::mem::replace(&mut self.message, BytesMut::with_capacity(next)).freeze();
         assert!(encoded.len() <= REPLY_BYTES_MAX, "a message of {} bytes", encoded.len());
         let rows = std::mem::take(&mut self.rows);
         let last_row = (rows > 0).then(|| Bytes::copy_from_slice(&self.last_row));

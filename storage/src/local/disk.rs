@@ -45,12 +45,23 @@ pub(super) fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
+/// A lock file, held locked until this is dropped: unlocked then, and not merely closed, for a
+/// child process that was forked and not yet given its program has the file open too.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Refused, it ends with the last descriptor.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// Opens the lock file, creating it if absent, and tries to lock it for this file description.
-/// `None` when another holds the lock, with what the file says.
-pub(super) fn lock(path: &Path) -> io::Result<Result<File, String>> {
+/// When another holds the lock: what the file says.
+pub(super) fn lock(path: &Path) -> io::Result<Result<Lock, String>> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Ok(file)),
+        Ok(()) => Ok(Ok(Lock(file))),
         Err(Errno::WOULDBLOCK) => {
             let mut text = String::new();
             // The text is only a courtesy to the reader of the error.
@@ -62,9 +73,9 @@ pub(super) fn lock(path: &Path) -> io::Result<Result<File, String>> {
 }
 
 /// Replaces the content of the lock file.
-pub(super) fn write_lock(file: &File, text: &str) -> io::Result<()> {
-    file.set_len(0)?;
-    file.write_all_at(text.as_bytes(), 0)
+pub(super) fn write_lock(lock: &Lock, text: &str) -> io::Result<()> {
+    lock.0.set_len(0)?;
+    lock.0.write_all_at(text.as_bytes(), 0)
 }
 
 /// At most `limit` bytes of a small file.
@@ -183,4 +194,23 @@ pub(super) fn write_zeros(file: &File, len: u64) -> io::Result<()> {
         at += piece as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_holder_while_a_child_still_has_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("LOCK");
+        let first = lock(&path).unwrap().expect("nobody holds it");
+        write_lock(&first, "7").unwrap();
+        assert_eq!(lock(&path).unwrap().err().as_deref(), Some("7"));
+        // What a fork leaves its child with: the same open file.
+        let of_child = first.0.try_clone().unwrap();
+        drop(first);
+        assert!(lock(&path).unwrap().is_ok());
+        drop(of_child);
+    }
 }

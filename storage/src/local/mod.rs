@@ -80,8 +80,8 @@ struct Shared {
     handles: Arc<Handles>,
     /// Logs that can be appended to.
     open_logs: Mutex<BTreeMap<Path, log::Fence>>,
-    /// Dropped last: closing it ends the lock.
-    _lock: File,
+    /// Dropped last.
+    _lock: disk::Lock,
 }
 
 impl LocalFileSystem {
@@ -123,7 +123,7 @@ impl Shared {
         env: Env,
         options: &LocalOptions,
         folder_id: String,
-        lock: File,
+        lock: disk::Lock,
     ) -> Shared {
         Shared {
             root,

@@ -1,6 +1,5 @@
 //! Opening a data folder: everything that must hold before it is used. See the layout's steps.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use env::Env;
@@ -187,7 +186,7 @@ fn refuse_foreign(root: &Path) -> Result<()> {
     }
 }
 
-fn take_lock(root: &Path) -> Result<File> {
+fn take_lock(root: &Path) -> Result<disk::Lock> {
     let path = root.join(LOCK_FILE);
     let lock = match disk::lock(&path).map_err(|error| failed(&path, &error))? {
         Ok(lock) => lock,

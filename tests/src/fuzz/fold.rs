@@ -12,8 +12,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use env::Env;
 use lsm::{
-    Batch, FamilyRule, FamilyRules, FileIds, LogPosition, NoListener, RateLimiter, Reason, Store,
-    StoreConfig, StoreOptions,
+    Batch, FamilyRule, FamilyRules, FileIds, LogPosition, NoListener, OutlivedMemory, RateLimiter,
+    Reason, Store, StoreConfig, StoreOptions,
 };
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -76,6 +76,7 @@ fn config(disk: &MemoryFileSystem, epoch: u64) -> StoreConfig {
         file_ids: Arc::new(FileIds::new(session)),
         cache: None,
         limiter: Arc::new(RateLimiter::new(Env::simulated(epoch), 0)),
+        outlived: OutlivedMemory::default(),
         events: Arc::new(NoListener),
         options: StoreOptions {
             memtable_bytes: 4 << 10,

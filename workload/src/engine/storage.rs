@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use client::Assignments;
 use env::Env;
-use lsm::{FamilyRules, FileIds, NoListener, RateLimiter, Store, StoreConfig, StoreOptions};
+use lsm::{
+    FamilyRules, FileIds, NoListener, OutlivedMemory, RateLimiter, Store, StoreConfig, StoreOptions,
+};
 use sstable::{BlockCache, ValueRef};
 use storage::{FileSystem, Path};
 use types::{RowRange, SessionId};
@@ -44,6 +46,7 @@ impl Storage {
             file_ids: Arc::new(FileIds::new(session)),
             cache: (cache_bytes > 0).then(|| Arc::new(BlockCache::new(cache_bytes))),
             limiter: Arc::new(RateLimiter::new(env.clone(), 0)),
+            outlived: OutlivedMemory::default(),
             events: Arc::new(NoListener),
             options,
         });

@@ -184,3 +184,27 @@ fn one_small_row_has_exactly_these_bytes() {
     ];
     assert_eq!(replies[0].encoded, expected.concat());
 }
+
+#[test]
+fn a_message_does_not_keep_the_memory_of_the_one_before() {
+    let mut encoder = ReplyEncoder::default();
+    let mut replies = Vec::new();
+    for number in 0..1000_u32 {
+        encoder.begin_row(&number.to_be_bytes());
+        encoder.begin_cell(CellHead {
+            family: FamilyId::new(1),
+            family_name: "f",
+            qualifier: b"q",
+            timestamp: Timestamp::ZERO,
+            value_len: 1000,
+        });
+        encoder.value_piece(&[7; 1000]);
+        encoder.end_row();
+        if encoder.is_full() {
+            assert!(encoder.message.capacity() < 2 * REPLY_BYTES_USUAL);
+            replies.extend(encoder.take());
+            assert_eq!(encoder.message.capacity(), REPLY_BYTES_USUAL);
+        }
+    }
+    assert!(replies.len() > 10, "{} replies", replies.len());
+}
