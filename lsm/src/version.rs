@@ -151,7 +151,8 @@ pub struct Edit {
     /// Files no longer referenced, with all their clips.
     pub removed: Vec<FileId>,
     /// [`Version::cuts`] of the version whose files the removed ones were read as: what was cut out
-    /// since must not come back with the files that replace them.
+    /// since, or deleted while their group was not there, must not come back with the files that
+    /// replace them.
     pub cuts: u64,
     /// Rows cut out of every reference that is left: a hole makes two of it, and one with nothing
     /// left goes.
@@ -176,8 +177,8 @@ pub enum EditError {
     /// A file to be added is referenced already.
     #[error("file {0} is referenced already")]
     Duplicate(FileId),
-    /// Rows were cut out of the files to be removed after they were read.
-    #[error("rows were cut out meanwhile")]
+    /// Rows were cut out, or a group was given up, after the files to be removed were read.
+    #[error("rows were cut out, or a group was given up, meanwhile")]
     Outdated,
     /// There is no such group.
     #[error("there is no group {0}")]
@@ -191,7 +192,7 @@ pub struct Version {
     flushed: SeqNo,
     last_timestamp: Timestamp,
     shares: Shares,
-    /// How often rows were cut out since the version was read or begun.
+    /// How often rows were cut out, or a group was retired, since the version was read or begun.
     cuts: u64,
 }
 
@@ -247,7 +248,8 @@ impl Version {
         self.last_timestamp
     }
 
-    /// How often rows were cut out of the range since it was opened: see [`Edit::cuts`].
+    /// How often rows were cut out of the range, or a group was retired, since it was opened: see
+    /// [`Edit::cuts`].
     pub fn cuts(&self) -> u64 {
         self.cuts
     }
@@ -359,19 +361,14 @@ impl Version {
     }
 
     fn add(&mut self, place: usize, table: &TableRef) -> Result<(), EditError> {
-        let group = self.groups.get_mut(place).ok_or(EditError::NoGroup(place))?;
-        if group.is_retired {
-            // Written while the schema changed.
-            let moved = TableRef { level: 0, ..table.clone() };
-            self.groups[0].tables.push(Arc::new(moved));
-        } else {
-            group.tables.push(Arc::new(table.clone()));
-        }
+        let group = self.groups.get_mut(place).filter(|group| !group.is_retired);
+        group.ok_or(EditError::NoGroup(place))?.tables.push(Arc::new(table.clone()));
         Ok(())
     }
 
     /// Puts a layout in force; the places of its groups. A group that it does not name is retired:
-    /// its files are the default group's from now on, which has tombstones of every row, too.
+    /// its files are the default group's from now on, which has tombstones of every row, too. What
+    /// was read before is outdated: the group gets no tombstones meanwhile, and may yet come back.
     fn regroup(&mut self, layout: &Layout) -> Vec<usize> {
         let mut places = Vec::new();
         for (number, declared) in layout.groups().iter().enumerate() {
@@ -387,6 +384,7 @@ impl Version {
         }
         for place in (1..self.groups.len()).filter(|place| !places.contains(place)) {
             let group = &mut self.groups[place];
+            self.cuts += u64::from(!group.is_retired);
             (group.is_retired, group.families) = (true, Vec::new());
             let left = std::mem::take(&mut group.tables);
             let moved =

@@ -7,6 +7,7 @@ mod suite {
     mod choose_script;
     mod golden;
     mod groups;
+    mod interleavings;
     mod peers;
     mod planted;
     mod scrubs;

@@ -25,6 +25,8 @@
 //! relaxed later.
 //!
 //! A cell that was once over its limit of versions may go though newer ones are deleted meanwhile.
+//! Of an aggregate past its age, operands in different files may go at different times: until all
+//! are gone, a reader sees what is left of them.
 //! A clock that is moved back only keeps cells for longer.
 
 mod outside;

@@ -17,13 +17,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use types::FileId;
+use types::{FamilyId, FileId, SeqNo};
 
 use super::levels::{LEVEL_LAST, Levels, Piece, SCORE_FULL, Span, deepest, hull};
-use super::regroup::{holds_others, is_misplaced};
+use super::regroup::{holders, holds_others, is_misplaced};
 use crate::events::Reason;
 use crate::layout::Layout;
 use crate::options::StoreOptions;
+use crate::rules::{FamilyRules, Standing};
 use crate::version::{TableRef, Version};
 
 /// A file is not moved onto more than this many times `table_bytes` of the level after: merging it
@@ -37,6 +38,9 @@ const CLIPPED_PART: u64 = 4;
 /// A file goes down when at least one in so many of its entries is a tombstone, or of its bytes may
 /// be dropped.
 const DROPPABLE_PART: u64 = 4;
+/// A run of level 0 that cannot go down is not merged with newer ones that all together are smaller
+/// by more than this factor.
+const FAR_LARGER: u64 = 3;
 /// Files smaller than `table_bytes` by more than this factor are not worth a merge of their own.
 const SMALL_PART: u64 = 16;
 
@@ -97,16 +101,37 @@ pub fn choose(version: &Version, options: &StoreOptions, busy: &BTreeSet<FileId>
     relieved.or_else(shed).or_else(sunk).or_else(regrouped)
 }
 
-/// Everything in one group, merged into one run of the last level; nothing when it is that already.
-pub(super) fn choose_all(version: &Version, group: usize, options: &StoreOptions) -> Option<Plan> {
+/// Everything in one group, merged into one run of the last level; nothing when it is that already
+/// and, by `rules`, has nothing to drop.
+pub(super) fn choose_all(
+    version: &Version,
+    group: usize,
+    options: &StoreOptions,
+    rules: Option<&FamilyRules>,
+) -> Option<Plan> {
     let levels = Levels::of(version, version.groups().get(group)?, options);
     let scattered = levels.files(LEVEL_LAST).len() < levels.all().count();
     let busy = BTreeSet::new();
     let choice = Choice { place: group, version, levels, options, busy: &busy };
-    let everything = choice.levels.all().map(Piece::id).collect();
-    let misplaced = || holds_others(&Layout::of(version), group, &version.groups()[group].tables);
-    (scattered || misplaced())
+    let everything: BTreeSet<FileId> = choice.levels.all().map(Piece::id).collect();
+    let tables = &version.groups()[group].tables;
+    let misplaced = || holds_others(&Layout::of(version), group, tables);
+    let full = || rules.is_some_and(|rules| tables.iter().any(|table| may_shrink(table, rules)));
+    (scattered || misplaced() || full())
         .then(|| choice.plan(Reason::Asked, Work::Merge, everything, LEVEL_LAST))
+}
+
+/// May a merge of the file alone have something to drop, or a part of the file to give back?
+fn may_shrink(table: &TableRef, rules: &FamilyRules) -> bool {
+    let properties = &table.meta.properties;
+    let drops = |family: &FamilyId| match rules.standing(*family) {
+        Standing::Alive(rule) => rule.retention.is_some(),
+        Standing::Dropped => true,
+        Standing::Unknown => false,
+    };
+    table.clip.is_some()
+        || properties.tombstones > 0
+        || properties.families.as_ref().is_none_or(|families| families.iter().any(drops))
 }
 
 /// Why a file with much to drop should be merged.
@@ -117,6 +142,29 @@ fn droppable(piece: &Piece) -> Option<Reason> {
     }
     let expired = properties.expired_bytes >= (properties.raw_bytes / DROPPABLE_PART).max(1);
     expired.then_some(Reason::Expired)
+}
+
+/// Files by the age of what they hold, the newest first: those with numbers between each other's
+/// together.
+fn by_age<'a>(files: &[&'a Piece]) -> Vec<Vec<&'a Piece>> {
+    let numbers = |piece: &Piece| {
+        let properties = &piece.table.meta.properties;
+        (properties.smallest_seq, properties.largest_seq)
+    };
+    let mut files = files.to_vec();
+    files.sort_by_key(|piece| (std::cmp::Reverse(numbers(piece).1), piece.id()));
+    let mut runs: Vec<(SeqNo, Vec<&Piece>)> = Vec::new();
+    for piece in files {
+        let (smallest, largest) = numbers(piece);
+        match runs.last_mut() {
+            Some((oldest, run)) if largest >= *oldest => {
+                *oldest = smallest.min(*oldest);
+                run.push(piece);
+            }
+            _ => runs.push((smallest, vec![piece])),
+        }
+    }
+    runs.into_iter().map(|(_, run)| run).collect()
 }
 
 /// What is chosen from in one group.
@@ -158,18 +206,36 @@ impl Choice<'_> {
         let files: Vec<Piece> = files.filter(|piece| self.is_idle(piece)).cloned().collect();
         let (_, row) = deepest(&files)?;
         let at_row = Span { start: row.to_vec(), end: [row, &[0]].concat() };
-        let at_work_too = self.levels.files(0).iter();
-        let depth = at_work_too.filter(|piece| piece.rows.overlaps(&at_row)).count();
         let stack = self.connected(&at_row);
-        if let Some(plan) = self.merge(&stack, 0, base, reason) {
-            return Some(plan);
+        self.merge(&stack, 0, base, reason).or_else(|| self.thin_out(&at_row))
+    }
+
+    /// The base level, or a file of level 0, is not to be had: meanwhile files of level 0 with rows
+    /// of `rows` are merged with each other when they are too many, so that reads stay cheap and
+    /// writers need not wait. The newest, and older ones until one is far larger than all newer
+    /// ones together: so none is written again and again for little ones that come.
+    fn thin_out(&self, rows: &Span) -> Option<Plan> {
+        let mut stack = self.connected(rows);
+        let depth = stack.iter().filter(|piece| piece.rows.overlaps(rows)).count();
+        if depth as u64 <= self.options.level0_merge_runs {
+            return None;
         }
-        // The base level, or a file of the stack, is not to be had: fewer runs are a help
-        // meanwhile.
-        let idle: Vec<&Piece> = stack.into_iter().filter(|piece| self.is_idle(piece)).collect();
-        let inputs: BTreeSet<FileId> = idle.iter().map(|piece| piece.id()).collect();
-        let deep = depth as u64 > self.options.level0_merge_runs && inputs.len() > 1;
-        deep.then(|| self.plan(reason, Work::Merge, inputs, 0))
+        stack.retain(|piece| self.is_idle(piece));
+        let runs = by_age(&stack).into_iter();
+        let runs: Vec<_> = runs.filter(|run| run.iter().any(|p| p.rows.overlaps(rows))).collect();
+        let (mut inputs, mut bytes, mut merged) = (BTreeSet::new(), 0, 0);
+        for run in &runs {
+            let more: u64 = run.iter().map(|piece| piece.bytes).sum();
+            if merged > 1 && more > FAR_LARGER.saturating_mul(bytes) {
+                break;
+            }
+            bytes += more;
+            merged += 1;
+            inputs.extend(run.iter().map(|piece| piece.id()));
+        }
+        let at_rows = stack.iter().filter(|piece| piece.rows.overlaps(rows));
+        let fewer = at_rows.filter(|piece| inputs.contains(&piece.id())).count() > 1;
+        fewer.then(|| self.plan(Reason::LevelZeroRuns, Work::Merge, inputs, 0))
     }
 
     /// The files of level 0 with rows of `rows`, and all that overlap with them.
@@ -188,9 +254,7 @@ impl Choice<'_> {
 
     /// Rewrites a file of which little is left, where it is.
     fn shed_rests(&self) -> Option<Plan> {
-        let mut levels = (0..=LEVEL_LAST)
-            .flat_map(|level| self.levels.files(level).iter().map(move |piece| (level, piece)));
-        levels.find_map(|(level, piece)| {
+        self.by_level().find_map(|(level, piece)| {
             let id = BTreeSet::from([piece.id()]);
             let left: u64 = self.pieces_of(&id).map(|part| part.bytes).sum();
             let is_rest = left.saturating_mul(CLIPPED_PART) <= piece.table.meta.len;
@@ -219,21 +283,38 @@ impl Choice<'_> {
         })
     }
 
-    /// Rewrites a file with families that belong to other groups, where it is.
+    /// Rewrites a file with families that belong to other groups, where it is. When tombstones of
+    /// rows in other files hold it back, the file or theirs, whichever is higher up, goes down a
+    /// level: so they come to be merged together.
     fn regroup(&self) -> Option<Plan> {
         if self.version.groups().len() == 1 {
             return None;
         }
         let layout = Layout::of(self.version);
-        let mut levels = (0..=LEVEL_LAST)
-            .flat_map(|level| self.levels.files(level).iter().map(move |piece| (level, piece)));
-        levels.find_map(|(level, piece)| {
+        self.by_level().find_map(|(level, piece)| {
             let id = BTreeSet::from([piece.id()]);
             let tables: Vec<_> = self.pieces_of(&id).map(|part| part.table.clone()).collect();
-            is_misplaced(self.version, &layout, self.place, &tables)
-                .then(|| self.merge(&[piece], 0, level, Reason::Regroup))
-                .flatten()
+            if !is_misplaced(&layout, self.place, &tables) {
+                return None;
+            }
+            let holders = holders(self.version, self.place, &tables);
+            if holders.is_empty() {
+                return self.merge(&[piece], 0, level, Reason::Regroup);
+            }
+            let meets = |other: &Piece| other.id() == piece.id() || holders.contains(&other.id());
+            let (level, upper) = self.by_level().find(|(_, other)| meets(other))?;
+            match level {
+                0 => self.merge(&self.connected(&upper.rows), 0, self.levels.base, Reason::Regroup),
+                LEVEL_LAST => None,
+                _ => self.merge(&[upper], level, level + 1, Reason::Regroup),
+            }
         })
+    }
+
+    /// All files with their levels, level 0 first.
+    fn by_level(&self) -> impl Iterator<Item = (usize, &Piece)> {
+        (0..=LEVEL_LAST)
+            .flat_map(|level| self.levels.files(level).iter().map(move |piece| (level, piece)))
     }
 
     fn is_worth_a_merge(&self, piece: &Piece) -> bool {

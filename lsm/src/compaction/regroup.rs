@@ -6,12 +6,13 @@
 //!
 //! A moved cell must not leave a tombstone behind that its new group lacks: a group that was made
 //! after the row was deleted has none. Inside the merge such a cell is dropped. Outside of it, a
-//! file of the same group with a row tombstone among the same rows keeps the cells where they are;
-//! a later merge takes both.
+//! file of the same group with a row tombstone among the same rows keeps the cells where they are
+//! ([`holders`]): both must be merged together.
 //!
 //! So that cells do not wait for a merge that never comes, a file with families that belong
 //! elsewhere is chosen for one of its own ([`is_misplaced`]), once nothing else is to be done. It
-//! ends: the merge leaves no such family in the file's group, and files are chosen only if it may.
+//! ends: the merge leaves no such family in the file's group, or brings the file, or one that holds
+//! it back, a level down, until they meet.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub(super) fn inputs(state: &State, group: usize, wanted: &[FileId]) -> MergeInp
 pub(super) fn outputs(store: &Store, state: &State, group: usize, inputs: &MergeInputs) -> Outputs {
     let layout = Arc::new(Layout::of(&state.version));
     let moved = holds_others(&layout, group, &inputs.merged)
-        && may_move(group, &state.version, &inputs.merged);
+        && holders(&state.version, group, &inputs.merged).is_empty();
     let moves = match moved {
         true => Moves::Families { home: group },
         false => Moves::Nothing { home: group },
@@ -64,27 +65,29 @@ pub(super) fn holds_others(layout: &Layout, place: usize, tables: &[Arc<TableRef
     })
 }
 
-/// Has a group a file whose references, `of_file`, hold families that belong elsewhere, and that a
-/// merge of its own may bring there? One of which nobody knows the families is none.
-pub(super) fn is_misplaced(
-    version: &Version,
-    layout: &Layout,
-    place: usize,
-    of_file: &[Arc<TableRef>],
-) -> bool {
+/// Has a group a file whose references, `of_file`, hold families that belong elsewhere? One of
+/// which nobody knows the families is none.
+pub(super) fn is_misplaced(layout: &Layout, place: usize, of_file: &[Arc<TableRef>]) -> bool {
     let known = of_file.iter().all(|table| table.meta.properties.families.is_some());
-    known && holds_others(layout, place, of_file) && may_move(place, version, of_file)
+    known && holds_others(layout, place, of_file)
 }
 
-fn may_move(group: usize, version: &Version, inputs: &[Arc<TableRef>]) -> bool {
+/// The group's other files with tombstones of rows among the inputs' rows: as long as there are
+/// any, cells of the inputs stay in the group.
+pub(super) fn holders(
+    version: &Version,
+    group: usize,
+    inputs: &[Arc<TableRef>],
+) -> BTreeSet<FileId> {
     // By whole rows: a row's tombstone sorts before all its cells.
     let rows: Vec<Span> = inputs.iter().map(|table| Span::of(table)).collect();
     let merged = |table: &&Arc<TableRef>| inputs.iter().any(|one| one.id() == table.id());
-    let mut others = version.groups()[group].tables.iter().filter(|table| !merged(table));
-    !others.any(|table| {
+    let others = version.groups()[group].tables.iter().filter(|table| !merged(table));
+    let holds = |table: &&Arc<TableRef>| {
         let own = Span::of(table);
         table.meta.properties.row_tombstones > 0 && rows.iter().any(|span| span.overlaps(&own))
-    })
+    };
+    others.filter(holds).map(|table| table.id()).collect()
 }
 
 /// The families that files hold, ascending; `None`: not known of all.

@@ -43,7 +43,8 @@ impl Store {
         self.compact(plan, turn).await
     }
 
-    /// Merges everything into the last level. `false`: it is there already.
+    /// Merges everything into the last level, and drops all that may be dropped. `false`: all is
+    /// there, and nothing can be dropped.
     ///
     /// # Errors
     /// As [`Store::compact_once`].
@@ -51,10 +52,12 @@ impl Store {
         self.record_layout().await?;
         let groups = self.version().groups().len();
         let mut merged = false;
+        let rules = self.rules();
         // What the first round brings to another group lies on level 0 there.
-        for group in (0..groups).chain(0..groups) {
+        let rounds = [Some(&*rules), None];
+        for (rules, group) in rounds.iter().flat_map(|of| (0..groups).map(move |at| (*of, at))) {
             let turn = self.turn_to_compact().await?;
-            let plan = choose_all(&self.version(), group, self.options());
+            let plan = choose_all(&self.version(), group, self.options(), rules);
             merged |= self.compact(plan, turn).await?;
         }
         Ok(merged)

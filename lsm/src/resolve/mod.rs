@@ -25,6 +25,7 @@ mod place;
 pub(crate) mod position;
 mod scan;
 
+pub(crate) use scan::past_all_rows;
 pub use scan::{Scan, ScanCounts, ScanStep, VisibleCell};
 
 #[cfg(test)]

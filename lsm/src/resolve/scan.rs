@@ -409,6 +409,6 @@ fn next_target(entering: &mut Option<Entering>, key: &[u8], row: &[u8]) -> Optio
 }
 
 /// Sorts after every key: no row is this long.
-fn past_all_rows() -> Vec<u8> {
+pub(crate) fn past_all_rows() -> Vec<u8> {
     vec![0xff; types::limits::ROW_KEY_BYTES_MAX + 1]
 }

@@ -19,9 +19,11 @@ use types::{RangeId, RowRange, Timestamp, key};
 
 use super::open::successor;
 use super::{Store, range_folder};
-use crate::cursor::MergeStep;
+use crate::clip::encoded;
+use crate::cursor::{MergeCursor, MergeStep};
 use crate::error::{Error, Result};
 use crate::manifest::{Chain, Outcome};
+use crate::resolve::past_all_rows;
 use crate::sweep::remove_range_folder;
 use crate::version::Version;
 
@@ -83,20 +85,35 @@ impl Store {
         remove_range_folder(&self.config.files, &folder).await
     }
 
-    /// A row with about half of the range's bytes before it and some on both sides; `None` when
-    /// there is none, as in a range of one row. Memtables are not looked at.
+    /// A row with about half of the range's bytes before it, of which something is stored on both
+    /// sides; `None` when there is none, as in a range of one row. Memtables count little.
     ///
     /// # Errors
     /// An index or a block cannot be read.
     pub async fn middle(self: &Arc<Self>) -> Result<Option<Bytes>> {
-        let mut spread = self.spread().await?;
-        if self.version().bytes() < WALKED_BYTES_MAX {
-            spread = self.walk().await?;
-        }
-        Ok(middle_of(spread))
+        let Some((first, last)) = self.ends().await? else {
+            return Ok(None);
+        };
+        let spread = match self.version().bytes() < WALKED_BYTES_MAX {
+            true => self.walk().await?,
+            false => self.spread().await?,
+        };
+        Ok(middle_of(spread, &first, &last))
     }
 
-    /// Rows at which the files' indexes divide the range, each with the bytes from it on.
+    /// The first and the last row of which anything is stored.
+    async fn ends(self: &Arc<Self>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut cursor = self.view()?.merge(self.bounds(), false);
+        let (low, high) = encoded(self.bounds());
+        let step = cursor.seek(&low)?;
+        let first = row_of(&mut cursor, step).await?;
+        let step = cursor.prev_row(&high.unwrap_or_else(past_all_rows))?;
+        let last = row_of(&mut cursor, step).await?;
+        Ok(first.zip(last))
+    }
+
+    /// Rows at which the files' indexes divide the range, each with the bytes from it on. Of a
+    /// clipped file only the blocks that may have rows of the clip count.
     async fn spread(&self) -> Result<Vec<(Vec<u8>, u64)>> {
         let state = self.state();
         let mut spread = Vec::new();
@@ -105,10 +122,13 @@ impl Store {
             let rows = reference.rows().intersection(self.bounds());
             let first = key::row_prefix(reference.meta.smallest.as_bytes());
             let first = first.map(key::unescape_row).unwrap_or_default().max(rows.start.to_vec());
-            for (separator, bytes) in table.spread().await? {
-                let row = row_at(&separator).max(first.clone());
-                if rows.contains(&row) {
-                    spread.push((row, bytes));
+            let (low, high) = encoded(&rows);
+            let blocks = table.spread().await?;
+            for (place, (separator, bytes)) in blocks.iter().enumerate() {
+                let is_before = blocks.get(place + 1).is_some_and(|(next, _)| *next <= low);
+                let is_after = high.as_ref().is_some_and(|high| separator >= high);
+                if !is_before && !is_after {
+                    spread.push((row_at(separator).max(first.clone()), *bytes));
                 }
             }
         }
@@ -166,15 +186,29 @@ fn row_at(separator: &[u8]) -> Vec<u8> {
     key::unescape_row(&marked)
 }
 
-/// The row nearest to the middle of the bytes that has a smaller one before it.
-fn middle_of(spread: Vec<(Vec<u8>, u64)>) -> Option<Bytes> {
+/// The row that the cursor comes to by a step.
+async fn row_of(cursor: &mut MergeCursor, mut step: MergeStep) -> Result<Option<Vec<u8>>> {
+    loop {
+        match step {
+            MergeStep::Cell => return Ok(key::row_prefix(cursor.key()).map(key::unescape_row)),
+            MergeStep::End => return Ok(None),
+            MergeStep::NeedBlock(pending) => {
+                cursor.load(&pending).await?;
+                step = cursor.resume()?;
+            }
+        }
+    }
+}
+
+/// The row nearest to the middle of the bytes that divides the rows from `first` to `last`.
+fn middle_of(spread: Vec<(Vec<u8>, u64)>, first: &[u8], last: &[u8]) -> Option<Bytes> {
     let total: u64 = spread.iter().map(|(_, bytes)| bytes).sum();
-    let first = spread.first()?.0.clone();
     let mut before = 0_u64;
     let mut best: Option<(u64, Vec<u8>)> = None;
     for (row, bytes) in spread {
         let off = before.abs_diff(total / 2);
-        if row > first && best.as_ref().is_none_or(|(least, _)| off < *least) {
+        let divides = &row[..] > first && &row[..] <= last;
+        if divides && best.as_ref().is_none_or(|(least, _)| off < *least) {
             best = Some((off, row));
         }
         before = before.saturating_add(bytes);
@@ -192,7 +226,11 @@ mod tests {
 
     #[test]
     fn the_middle_is_by_bytes_and_never_the_first_row() {
-        let middle = |rows: &[(&str, u64)]| middle_of(spread(rows)).map(|row| row.to_vec());
+        let middle = |rows: &[(&str, u64)]| {
+            let ends = rows.first().zip(rows.last());
+            let (first, last) = ends.map_or(("", ""), |(first, last)| (first.0, last.0));
+            middle_of(spread(rows), first.as_bytes(), last.as_bytes()).map(|row| row.to_vec())
+        };
         assert_eq!(middle(&[]), None);
         assert_eq!(middle(&[("a", 5)]), None);
         assert_eq!(middle(&[("a", 5), ("a", 9)]), None, "a single row is never divided");
@@ -200,6 +238,12 @@ mod tests {
         assert_eq!(middle(&[("a", 100), ("b", 1)]), Some(b"b".to_vec()));
         let even = [("a", 10), ("b", 10), ("c", 10), ("d", 10)];
         assert_eq!(middle(&even), Some(b"c".to_vec()));
+        // Places that are no rows are taken if there are rows on both sides.
+        let between = |first: &[u8], last: &[u8]| middle_of(spread(&even), first, last);
+        assert_eq!(between(b"bb", b"d").unwrap(), "c");
+        assert_eq!(between(b"c", b"d").unwrap(), "d");
+        assert_eq!(between(b"a", b"b5").unwrap(), "b");
+        assert_eq!(between(b"c", b"c5"), None);
     }
 
     #[test]

@@ -181,6 +181,10 @@ impl Model {
         self.0.retain(|(row, ..), _| !rows.contains(row.as_bytes()));
     }
 
+    pub(super) fn drop_family(&mut self, dropped: FamilyId) {
+        self.0.retain(|(_, family, ..), _| *family != dropped.get());
+    }
+
     fn apply_one(&mut self, row: &str, mutation: &Mutation) {
         let text = |bytes: &Bytes| String::from_utf8(bytes.to_vec()).unwrap();
         match mutation {
@@ -275,14 +279,18 @@ pub(super) fn random_groups(random: &mut StdRng) -> Vec<LocalityGroup> {
     let groups = shape.iter().map(|(name, ids)| LocalityGroup {
         name: (*name).to_owned(),
         families: ids.iter().map(|id| FamilyId::new(*id)).collect(),
-        settings: GroupSettings {
-            block_bytes: [None, Some(64), Some(4096)][random.random_range(0..3)],
-            compression: [None, Some(Compression::None)][random.random_range(0..2)],
-            bloom: [Bloom::RowAndColumn, Bloom::Row, Bloom::None][random.random_range(0..3)],
-            in_memory: random.random(),
-        },
+        settings: random_settings(random),
     });
     groups.collect()
+}
+
+pub(super) fn random_settings(random: &mut StdRng) -> GroupSettings {
+    GroupSettings {
+        block_bytes: [None, Some(64), Some(4096)][random.random_range(0..3)],
+        compression: [None, Some(Compression::None)][random.random_range(0..2)],
+        bloom: [Bloom::RowAndColumn, Bloom::Row, Bloom::None][random.random_range(0..3)],
+        in_memory: random.random(),
+    }
 }
 
 fn random_row(random: &mut StdRng) -> RowMutations {

@@ -1,7 +1,8 @@
 //! Golden scripts of what is merged: the files of a range in, plans out.
 //!
 //! ```text
-//! L0 1 a-m 10                    file 1 of level 0 holds the rows a to m, 10 KiB
+//! L0 1 a-m 10                    file 1 of level 0 holds the rows a to m, 10 KiB; the larger a
+//!                                file's number, the newer is what it holds
 //! L5 2 a-z 90 clip=c-f           only a part of it belongs to the range
 //! L5 3 a-c 90 tombstones=500     so many of its 1000 entries are tombstones
 //! L5 3 a-c 90 expired=500        of its 1000 bytes so many may be dropped
@@ -46,7 +47,14 @@ fn key(row: &[u8]) -> CellKey {
 
 fn file(level: u32, counter: u64, first: &[u8], last: &[u8], kib: u64) -> TableRef {
     let (smallest, largest) = (key(first), key(last));
-    let properties = Properties { cells: 1_000, raw_bytes: 1_000, ..Properties::default() };
+    let seq = SeqNo::from_raw(counter).unwrap();
+    let properties = Properties {
+        cells: 1_000,
+        raw_bytes: 1_000,
+        smallest_seq: seq,
+        largest_seq: seq,
+        ..Properties::default()
+    };
     let meta =
         TableMeta { file: id(counter), len: kib << 10, checksum: 0, smallest, largest, properties };
     TableRef { meta, level, clip: None }

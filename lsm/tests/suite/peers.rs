@@ -185,6 +185,36 @@ async fn a_range_that_left_and_came_back_is_recovered_whole() {
     assert_eq!(log.model.cells().len(), 3);
 }
 
+/// Hypertable's issues 873 and 1124: after a counter was reset, what it had been was added again;
+/// its issue 1032: below zero it was a huge number.
+#[tokio::test]
+async fn a_sum_that_was_deleted_begins_anew_and_goes_below_zero() {
+    let store = new_store().await;
+    let add = |operand| {
+        let qualifier = Bytes::from_static(b"q");
+        let sum = Mutation::AddToCell { family: SUMS, qualifier, timestamp: Some(at(5)), operand };
+        write(&store, &[on_row("r", vec![sum])]).unwrap();
+    };
+    let is = |sum: i64| {
+        let value = sum.to_be_bytes().to_vec();
+        vec![("r".to_owned(), SUMS.get(), "q".to_owned(), 5, value)]
+    };
+    add(40);
+    always(&store, &is(40)).await;
+    let reset = Mutation::DeleteFamily { family: SUMS };
+    write(&store, &[on_row("r", vec![reset])]).unwrap();
+    add(3);
+    add(-10);
+    always(&store, &is(-7)).await;
+    add(7);
+    always(&store, &is(0)).await;
+    write(&store, &[on_row("r", vec![Mutation::DeleteRow])]).unwrap();
+    always(&store, &[]).await;
+    add(i64::MIN);
+    add(-1);
+    always(&store, &is(i64::MAX)).await;
+}
+
 /// slatedb/slatedb#1769: a compaction that was resumed lost operands that lay on both sides of the
 /// end of an output file.
 #[tokio::test]

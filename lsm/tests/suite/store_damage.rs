@@ -165,6 +165,33 @@ async fn a_range_with_a_damaged_file_keeps_few_runs_of_the_others() {
     }
 }
 
+/// Level 0 cannot be merged into the level below: that its files are merged with each other instead
+/// costs little for each byte that is written, however long it lasts, and writers go on.
+#[tokio::test(start_paused = true)]
+async fn a_damaged_base_level_leaves_level_0_with_few_runs_and_little_to_rewrite() {
+    let bed = Bed::new().await;
+    bed.four_runs('a').await;
+    assert_eq!(bed.settle().await.len(), 0);
+    let base = bed.store.version();
+    assert!(base.tables().all(|table| table.level == 6) && base.tables().count() > 0);
+    base.tables().for_each(|table| bed.flip(table.id()));
+    let mut written_per_byte = Vec::new();
+    for round in 0..400 {
+        for row in 0..10 {
+            put(&bed.store, &format!("a{row}"), &format!("q{round}"), 0, &[round as u8; 20]);
+        }
+        flush(&bed.store).await.unwrap();
+        bed.settle().await;
+        assert!(bed.store.level0_runs() <= 4, "{} runs", bed.store.level0_runs());
+        let done = bed.store.statistics();
+        written_per_byte.push(done.merge_written_bytes as f64 / done.flushed_bytes as f64);
+    }
+    assert!(bed.store.write_delay().is_zero());
+    let (hundred, four_hundred) = (written_per_byte[99], written_per_byte[399]);
+    println!("{hundred} bytes written for each after 100 flushes, {four_hundred} after 400");
+    assert!(four_hundred < 10.0, "{four_hundred} bytes written for each");
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_flipped_byte_makes_a_merge_write_what_was_not_there() {
     let bed = Bed::new().await;
