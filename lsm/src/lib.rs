@@ -44,7 +44,9 @@ mod version;
 
 pub use batch::{Batch, Cells, decode_payload};
 pub use collect::Collected;
-pub use compaction::{CompactionHold, Plan, Work, choose_compaction, choose_expired};
+pub use compaction::{
+    CompactionHold, Plan, Work, choose_compaction, choose_expired, delay_between,
+};
 pub use cursor::{MergeCursor, MergeStep, PendingBlock, Source};
 pub use error::{Damage, Error, Result};
 pub use events::{CountingListener, Event, EventListener, NoListener, Reason};

@@ -20,7 +20,7 @@ use client::{
     WriteRequest,
 };
 use env::Task;
-use lsm::{Batch, Event, Reason};
+use lsm::{Batch, Event, Reason, delay_between};
 use sstable::{BlockCache, CacheCounts, Pins};
 use storage::Path;
 use tokio::sync::Notify;
@@ -367,13 +367,27 @@ impl Shared {
         Some(reason)
     }
 
+    /// How long a writer is to wait before its batch is placed, and why: so that flushes and merges
+    /// keep up, and it need not be stopped.
+    pub(crate) fn slowdown(&self, range: &Range) -> (Duration, Reason) {
+        let share = self.budget.memtables_share();
+        let for_memory = delay_between(self.budget.memtables(), share / 8 * 7, share);
+        let for_runs = range.store().write_delay();
+        match for_runs >= for_memory {
+            true => (for_runs, Reason::LevelZeroRuns),
+            false => (for_memory, Reason::MemoryPressure),
+        }
+    }
+
     /// Waits until memtables and log have room and merges keep up. On a full disk there is no point
     /// in waiting.
     async fn wait_for_room(&self, range: &Range, limit: Duration) -> client::Result<()> {
         let env = &self.pipeline.env;
-        let delay = range.store().write_delay().min(limit);
-        self.tell(range, range.stalls.slow(env.monotonic(), delay));
+        let (delay, reason) = self.slowdown(range);
+        let delay = delay.min(limit);
+        self.tell(range, range.stalls.slow(env.monotonic(), delay, reason));
         if !delay.is_zero() {
+            self.budget.flush_work.notify_one();
             env.sleep(delay).await;
         }
         let Some(reason) = self.no_room(range) else {

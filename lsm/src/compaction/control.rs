@@ -17,7 +17,7 @@ use crate::options::StoreOptions;
 use crate::store::{Store, Turn};
 use crate::version::Version;
 
-/// The longest that a writer is made to wait before it is refused, µs.
+/// The longest that a writer is made to wait before it is stopped, µs.
 const WRITE_DELAY_MAX_MICROS: u64 = 30_000;
 
 /// See the module's words.
@@ -135,5 +135,27 @@ impl Store {
     /// Has level 0 so many runs that writers must wait for a merge?
     pub fn is_level0_full(&self) -> bool {
         self.level0_runs() >= self.options().level0_stop_runs
+    }
+}
+
+/// How long a writer should wait before its batch is placed, so that it need not be stopped when
+/// `full` bytes are held: nothing up to `from`, then longer with each byte.
+pub fn delay_between(held: u64, from: u64, full: u64) -> Duration {
+    let past = u128::from(held.min(full).saturating_sub(from));
+    let all = u128::from(full.saturating_sub(from).max(1));
+    let micros = u128::from(WRITE_DELAY_MAX_MICROS) * past / all;
+    Duration::from_micros(u64::try_from(micros).unwrap_or(WRITE_DELAY_MAX_MICROS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_grows_from_nothing_to_the_longest() {
+        let millis = |held| delay_between(held, 50, 100).as_micros();
+        assert_eq!([0, 50, 60, 75, 100, 999].map(millis), [0, 0, 6_000, 15_000, 30_000, 30_000]);
+        assert_eq!(delay_between(7, 7, 7), Duration::ZERO);
+        assert_eq!(delay_between(u64::MAX, 0, u64::MAX).as_millis(), 30);
     }
 }

@@ -18,6 +18,6 @@ mod run;
 
 pub use choose::choose as choose_compaction;
 pub use choose::{Plan, Work};
-pub use control::CompactionHold;
 pub(crate) use control::Control;
+pub use control::{CompactionHold, delay_between};
 pub use expire::choose_expired;

@@ -97,7 +97,7 @@ async fn flush_what_is_due(shared: &Arc<Shared>) -> Result<(), ()> {
 
 fn end_slowdowns(shared: &Shared, ranges: &[Arc<Range>]) {
     for range in ranges {
-        if range.store().write_delay().is_zero() {
+        if shared.slowdown(range).0.is_zero() {
             shared.tell(range, range.stalls.end_slow(shared.pipeline.env.monotonic()));
         }
     }

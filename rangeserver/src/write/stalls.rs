@@ -1,9 +1,9 @@
 //! Writers of a range that are slowed or stopped: told as events when it begins and ends, and
 //! counted, so that nobody has to guess why writes take long.
 //!
-//! - *Slowed*: a writer waits a moment because merges fall behind. It begins with the first such
-//!   writer, and ends with the first one that need not wait or, when none comes, with the next look
-//!   of the flush task.
+//! - *Slowed*: a writer waits a moment because merges or flushes fall behind. It begins with the
+//!   first such writer, and ends with the first one that need not wait or, when none comes, with
+//!   the next look of the flush task; the reason is the first one's.
 //! - *Stopped*: a writer waits until there is room. It begins with the first, and ends with the
 //!   last that waits; the reason is the first one's.
 //!
@@ -21,7 +21,7 @@ pub(crate) struct Stalls(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    slowed_since: Option<Duration>,
+    slowed: Option<(Duration, Reason)>,
     /// Writers that wait, why, and since when the first of them does.
     stopped: Option<Stopped>,
     counts: Counts,
@@ -44,25 +44,24 @@ struct Counts {
 
 impl Stalls {
     /// A writer is about to wait for `delay`, or need not if it is zero.
-    pub(crate) fn slow(&self, now: Duration, delay: Duration) -> Option<Event> {
+    pub(crate) fn slow(&self, now: Duration, delay: Duration, reason: Reason) -> Option<Event> {
         if delay.is_zero() {
             return self.end_slow(now);
         }
         let mut state = self.state();
         state.counts.slowed_writes += 1;
         state.counts.slowed += delay;
-        if state.slowed_since.is_some() {
+        if state.slowed.is_some() {
             return None;
         }
-        state.slowed_since = Some(now);
-        Some(Event::SlowdownStarted { reason: Reason::LevelZeroRuns, delay })
+        state.slowed = Some((now, reason));
+        Some(Event::SlowdownStarted { reason, delay })
     }
 
     /// Writers need not be slowed any more.
     pub(crate) fn end_slow(&self, now: Duration) -> Option<Event> {
-        let since = self.state().slowed_since.take()?;
-        let duration = now.saturating_sub(since);
-        Some(Event::SlowdownFinished { reason: Reason::LevelZeroRuns, duration })
+        let (since, reason) = self.state().slowed.take()?;
+        Some(Event::SlowdownFinished { reason, duration: now.saturating_sub(since) })
     }
 
     /// A writer begins to wait for room.
@@ -118,13 +117,13 @@ mod tests {
 
     #[test]
     fn a_slowdown_begins_with_the_first_writer_that_waits_and_ends_with_one_that_need_not() {
-        let (stalls, reason) = (Stalls::default(), Reason::LevelZeroRuns);
-        assert_eq!(stalls.slow(at(5), Duration::ZERO), None);
+        let (stalls, reason) = (Stalls::default(), Reason::MemoryPressure);
+        assert_eq!(stalls.slow(at(5), Duration::ZERO, reason), None);
         let begins = Event::SlowdownStarted { reason, delay: at(3) };
-        assert_eq!(stalls.slow(at(10), at(3)), Some(begins));
-        assert_eq!(stalls.slow(at(20), at(4)), None);
+        assert_eq!(stalls.slow(at(10), at(3), reason), Some(begins));
+        assert_eq!(stalls.slow(at(20), at(4), Reason::LevelZeroRuns), None);
         let ends = Event::SlowdownFinished { reason, duration: at(15) };
-        assert_eq!(stalls.slow(at(25), Duration::ZERO), Some(ends));
+        assert_eq!(stalls.slow(at(25), Duration::ZERO, reason), Some(ends));
         assert_eq!(stalls.end_slow(at(26)), None);
         let counted = stalls.add_to(RangeActivity::default());
         assert_eq!((counted.slowed_writes, counted.slowed_micros), (2, 7_000));

@@ -91,7 +91,9 @@ async fn a_log_that_is_read_in_several_runs_drops_rows_too() {
     let mut made_up_for = 0;
     for point in 0..12 {
         let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&["d", "m", "t"]));
-        let world = started(&disk, &catalog, 1).await;
+        // Enough for all that is written: nobody is slowed, and so nothing is flushed meanwhile.
+        let options = Options { memory_budget: 4 << 20, ..small_options() };
+        let world = start(Arc::new(disk.clone()), &catalog, 1, options).await.unwrap();
         for row in ["a", "d", "m", "t"] {
             for number in 0..14 {
                 world.put(&format!("{row}{number:02}"), &[7; 5_000]).await.unwrap();

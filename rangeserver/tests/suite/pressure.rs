@@ -1,5 +1,6 @@
 //! Little memory, a full disk, a log that must shrink.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use storage::faulty::{Action, FaultyFileSystem, Rule};
 use storage::memory::MemoryFileSystem;
 use tepui_rangeserver::Options;
 use types::ErrorKind;
+use wal::LogOptions;
 
 use super::world::*;
 
@@ -173,6 +175,77 @@ async fn writers_are_slowed_before_they_are_stopped_and_none_is_refused() {
     // Memtables that were frozen before the stop may still come.
     assert!(most_runs >= slow_runs && most_runs <= stop_runs + 4, "{most_runs} runs");
     assert_eq!(world.read_all().await.unwrap().len(), 500);
+    world.server.close().await.unwrap();
+}
+
+/// Flushes hang. Writers are slowed as memtables fill their share, then stopped; when flushes come
+/// to an end in time they go on, else they are told to come again, and nothing of theirs is there.
+#[tokio::test(start_paused = true)]
+async fn writers_are_slowed_and_then_stopped_while_a_flush_hangs_and_go_on_after_it() {
+    let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&[]));
+    let files = Arc::new(FaultyFileSystem::new(Arc::new(disk.clone()), Vec::new()));
+    let options = Options {
+        memory_budget: 64 << 20,
+        log: LogOptions { segment_bytes: 4 << 20, ..small_options().log },
+        log_bytes_max: 256 << 20,
+        stall_max: Duration::from_secs(30),
+        ..small_options()
+    };
+    let world = start(files.clone(), &catalog, 1, options).await.unwrap();
+    let hang = |seconds| {
+        let slow = Rule::new(Action::Delay(Duration::from_secs(seconds)));
+        files.set_rules(vec![slow.on(Operation::FinishBlob).path(".sst")]);
+    };
+    let acknowledged = Cell::new(0);
+    let put = async || {
+        let before = world.env.monotonic();
+        let outcome = world.put(&format!("r{:04}", acknowledged.get()), &[1; 60_000]).await;
+        acknowledged.set(acknowledged.get() + usize::from(outcome.is_ok()));
+        (outcome, world.env.monotonic() - before)
+    };
+
+    hang(10);
+    let mut slowed = 0;
+    let stopped = loop {
+        let (outcome, taken) = put().await;
+        outcome.unwrap();
+        match taken {
+            short if short < Duration::from_millis(1) => assert_eq!(slowed, 0, "it was slow"),
+            moment if moment <= Duration::from_millis(30) => slowed += 1,
+            long => break long,
+        }
+    };
+    assert!(slowed > 5, "{slowed} writes were slowed before one was stopped");
+    assert!(stopped < Duration::from_secs(25), "{stopped:?}");
+    let storage = world.server.statistics().storage;
+    assert_eq!(storage.stopped_writes, 1, "{storage:?}");
+    assert!(storage.slowed_writes > slowed, "{slowed} of {storage:?}");
+    let waited = u128::from(storage.stopped_micros + 30_000);
+    assert!(waited >= stopped.as_micros(), "{storage:?} of {stopped:?}");
+    let told = |name| world.events.count(name);
+    assert_eq!((told("stall_started"), told("stall_finished")), (1, 1));
+    assert!(told("slowdown_started") > 0);
+
+    hang(100);
+    let refused = loop {
+        if let (Err(refused), taken) = put().await {
+            assert!((29..31).contains(&taken.as_secs()), "{taken:?}");
+            break refused;
+        }
+    };
+    assert_eq!(refused.kind(), ErrorKind::ResourceExhausted, "{refused}");
+    assert!(refused.retry_delay().is_some());
+    assert_eq!(told("stall_started"), told("stall_finished"));
+    assert_eq!(world.read_all().await.unwrap().len(), acknowledged.get(), "reads go on");
+    assert_eq!(world.server.poisoned(), None);
+
+    files.set_rules(Vec::new());
+    world.env.sleep(Duration::from_secs(300)).await;
+    assert_eq!(told("slowdown_started"), told("slowdown_finished"), "nobody is slowed any more");
+    let (outcome, taken) = put().await;
+    outcome.unwrap();
+    assert!(taken < Duration::from_millis(1), "{taken:?}");
+    assert_eq!(world.read_all().await.unwrap().len(), acknowledged.get());
     world.server.close().await.unwrap();
 }
 
