@@ -3,7 +3,7 @@
 //! 1. A seed draws a list of steps: writes, reads, row drops, pauses, restarts and kills.
 //! 2. Each setting (tiny blocks, tiny memtables, no cache, …) runs the list on a cluster of its
 //!    own, and does in the pauses what only it does: flush, merge, divide ranges, change the
-//!    locality groups.
+//!    locality groups. One of them is drawn by the seed too: any options together.
 //! 3. Every answer is compared with that of a plain map, so with every other setting's.
 
 use std::collections::BTreeMap;
@@ -55,7 +55,8 @@ pub fn check(random: &mut StdRng, count: usize) -> Result<(), Violation> {
     let mut steps: Vec<Step> = (0..count).map(|_| step(random)).collect();
     steps.push(Step::Read(RowRange::all()));
     let seed = random.random();
-    settings().iter().try_for_each(|setting| run(setting, seed, &steps))
+    let settings = settings().into_iter().chain([drawn(random)]);
+    settings.into_iter().try_for_each(|setting| run(&setting, seed, &steps))
 }
 
 fn step(random: &mut StdRng) -> Step {
@@ -164,6 +165,37 @@ fn settings() -> Vec<Setting> {
         with_store("tiny memtables", |store| store.memtable_bytes = 4 << 10),
         with_store("no compression", |store| store.compression = Compression::None),
     ]
+}
+
+/// A setting that the seed draws.
+fn drawn(random: &mut StdRng) -> Setting {
+    fn one<T: Copy>(random: &mut StdRng, of: &[T]) -> T {
+        of[random.random_range(0..of.len())]
+    }
+    let mut options = ClusterOptions::tiny(Arc::new(NoListener));
+    let server = &mut options.server;
+    let store = &mut server.store;
+    store.block_bytes = one(random, &[64, 256, 4 << 10]);
+    store.memtable_bytes = one(random, &[4 << 10, 8 << 10, 64 << 20]);
+    store.table_bytes = one(random, &[1 << 10, 4 << 10, 64 << 20]);
+    store.value_block_threshold = one(random, &[1 << 10, 16 << 10]);
+    store.compression = one(random, &[Compression::None, Compression::Lz4]);
+    store.bloom_bits_per_key = one(random, &[1, 10]);
+    (store.level0_merge_runs, store.level0_slow_runs, store.level0_stop_runs) =
+        one(random, &[(2, 3, 4), (2, 8, 20), (4, 8, 20), (900, 5_000, 9_000)]);
+    store.level_base_bytes = one(random, &[1 << 10, 8 << 10, 256 << 20]);
+    store.level_ratio = one(random, &[2, 3, 10]);
+    server.cache_bytes_max = one(random, &[0, 20 << 10, 1 << 20]);
+    server.cache_form = one(random, &[CacheForm::Plain, CacheForm::Compressed]);
+    // About a hundred rows.
+    server.range_bytes_max = one(random, &[0, 8 << 10]);
+    let upkeep = Upkeep {
+        flushes: random.random(),
+        merges: random.random(),
+        ranges: one(random, &[0, 3, 20]),
+        regroups: random.random(),
+    };
+    Setting { name: "drawn", options, upkeep }
 }
 
 fn run(setting: &Setting, seed: u64, steps: &[Step]) -> Result<(), Violation> {
