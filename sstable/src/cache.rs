@@ -264,3 +264,36 @@ impl Drop for Resident {
         self.cache.make_room();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// A block whose entries take so many bytes.
+    fn block(entries: usize) -> Block {
+        let restarts = [0_u32, 1].map(u32::to_le_bytes).concat();
+        Block::parse(Bytes::from([vec![7; entries], restarts].concat())).unwrap()
+    }
+
+    /// Hypertable 0.9.7.13's notes: past 4 GiB of a file, a block was taken for another one.
+    #[test]
+    fn blocks_that_lie_4_gib_apart_are_told_apart() {
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let file = FileId { session: 1, counter: 1 };
+        let places: Vec<u64> = (0..4).map(|part| 4096 + (part << 32)).collect();
+        let mut pinned = PinnedBlocks::none(&cache);
+        for (size, offset) in (1..).zip(&places) {
+            cache.blocks.insert((file, *offset), Held::Plain(block(size)));
+            assert!(pinned.add(*offset, block(size)));
+        }
+        pinned.settle();
+        for (size, offset) in (1..).zip(&places) {
+            let handle = BlockHandle { offset: *offset, len: 9, kind: BlockKind::Data };
+            let bytes = |found: Option<Block>| found.map(|block| block.bytes());
+            assert_eq!(bytes(cache.get(file, handle)), Some(block(size).bytes()));
+            assert_eq!(bytes(pinned.get(*offset)), Some(block(size).bytes()));
+        }
+    }
+}

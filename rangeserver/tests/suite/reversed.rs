@@ -31,6 +31,9 @@ fn keys_in_order(reply: &ReadReply) -> Vec<Bytes> {
     chunks.into_iter().map(|chunk| chunk.row_key).filter(|key| !key.is_empty()).collect()
 }
 
+/// HBASE-14206, HBASE-17688: of several ranges of rows, rows outside of them were given.
+/// HBASE-21961: in a table of one region the search for the row before never ended.
+///
 /// Rows in memory and in several files, some deleted; views grow old at every row.
 #[tokio::test(start_paused = true)]
 async fn reversed_reads_give_what_a_sorted_map_gives_backwards() {
