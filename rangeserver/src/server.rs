@@ -370,8 +370,8 @@ impl Shared {
     /// How long a writer is to wait before its batch is placed, and why: so that flushes and merges
     /// keep up, and it need not be stopped.
     pub(crate) fn slowdown(&self, range: &Range) -> (Duration, Reason) {
-        let share = self.budget.memtables_share();
-        let for_memory = delay_between(self.budget.memtables(), share / 8 * 7, share);
+        let most = self.budget.memtables_most();
+        let for_memory = delay_between(self.budget.memtables(), most / 8 * 7, most);
         let for_runs = range.store().write_delay();
         match for_runs >= for_memory {
             true => (for_runs, Reason::LevelZeroRuns),
