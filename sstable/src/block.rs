@@ -146,6 +146,11 @@ impl BlockCursor {
         &self.key
     }
 
+    /// The block that it goes through.
+    pub(crate) fn block(&self) -> &Block {
+        &self.block
+    }
+
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         &self.block.bytes[self.entry.value_start..self.entry.end]

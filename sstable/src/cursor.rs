@@ -240,12 +240,16 @@ impl TableCursor {
         Ok(self.on_cell.then_some((handle, largest)))
     }
 
-    /// Reads and checks a data block as it is stored: to be taken over by another table.
+    /// Reads and checks the data block that the cursor stands in, as it is stored: to be taken over
+    /// by another table. That `handle` is this block's is asserted.
     ///
     /// # Errors
     /// `Corrupt`, `Storage`.
     pub async fn load_raw(&mut self, handle: BlockHandle) -> Result<RawBlock> {
-        self.table.load_raw(handle, &mut self.read_ahead).await
+        assert_eq!(self.data.handle, Some(handle), "the block that the cursor stands in");
+        // Both come from stored bytes with this checksum, so they are the same.
+        let block = self.data.cursor.block().clone();
+        self.table.load_raw(handle, block, &mut self.read_ahead).await
     }
 
     /// The table.

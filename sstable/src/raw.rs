@@ -1,4 +1,3 @@
-use bytes::Bytes;
 use types::{Compression, FileId};
 
 use crate::block::{Block, BlockCursor};
@@ -13,6 +12,8 @@ pub struct RawBlock {
     pub(crate) handle: BlockHandle,
     pub(crate) stored: StoredPayload,
     block: Block,
+    /// Bytes of its last value.
+    last_value: usize,
 }
 
 impl RawBlock {
@@ -20,10 +21,12 @@ impl RawBlock {
         file: FileId,
         handle: BlockHandle,
         stored: StoredPayload,
-        plain: Bytes,
+        block: Block,
     ) -> Result<RawBlock> {
-        let block = Block::parse(plain).map_err(|malformed| malformed.at(file, handle.offset))?;
-        Ok(RawBlock { file, handle, stored, block })
+        let mut cursor = BlockCursor::new(block.clone());
+        cursor.last().map_err(|malformed| malformed.at(file, handle.offset))?;
+        let last_value = cursor.value().len();
+        Ok(RawBlock { file, handle, stored, block, last_value })
     }
 
     /// Its entries, from the first on.
@@ -63,10 +66,11 @@ impl RawEntries<'_> {
 }
 
 impl WriterOptions {
-    /// Would a table of these options have such a block?
+    /// Would a table of these options have such a block? It may be larger than others by its last
+    /// value: only then is a block cut.
     pub fn takes(&self, raw: &RawBlock) -> bool {
-        let sizes = self.block_bytes / 2..=self.block_bytes.saturating_mul(2);
+        let (all, most) = (raw.block.bytes(), self.block_bytes.saturating_mul(2));
         let codec = self.compression == Compression::Lz4 || !raw.stored.is_compressed();
-        codec && sizes.contains(&raw.block.bytes())
+        codec && all >= self.block_bytes / 2 && all - raw.last_value <= most
     }
 }

@@ -242,19 +242,18 @@ impl Table {
         read_at(&*self.blob, self.file, offset, len).await
     }
 
-    /// Reads and checks a data block as it is stored.
+    /// Reads and checks a data block as it is stored, of which `block` is what was stored.
     pub(crate) async fn load_raw(
         &self,
         handle: BlockHandle,
+        block: Block,
         read_ahead: &mut ReadAhead,
     ) -> Result<RawBlock> {
         self.check_len(handle)?;
         let stored = read_ahead.read(self, handle).await?;
         let payload = frame::check(self.salt, handle, &stored);
         let payload = payload.map_err(|malformed| self.corrupt(handle.offset, malformed))?;
-        let plain = payload.plain(handle.kind);
-        let plain = plain.map_err(|malformed| self.corrupt(handle.offset, malformed))?;
-        RawBlock::new(self.file, handle, payload, plain)
+        RawBlock::new(self.file, handle, payload, block)
     }
 
     /// Reads piece `piece` (below [`StoredValue::pieces`], asserted) of a value of this table; at

@@ -105,3 +105,18 @@ async fn a_block_of_another_codec_or_size_is_not_taken() {
         assert!(!WriterOptions { block_bytes, ..options }.takes(&raw));
     }
 }
+
+#[tokio::test]
+async fn a_block_that_its_last_value_makes_large_is_taken() {
+    let row = |number: u16| (cell(&number.to_be_bytes(), 1, b"q", 1, 1), vec![b'x'; 10_000]);
+    let cells: Cells = (0..20).map(row).collect();
+    let options = WriterOptions::default();
+    let (_, content) = write(&cells, options).await;
+    let mut random = StdRng::seed_from_u64(1);
+    let table = open(content.clone(), None).await.unwrap();
+    let blocks = table.properties().data_blocks;
+    assert_eq!(blocks, 20, "each value has a block");
+    let (_, copied, taken) = copy(content, options, &mut random).await;
+    assert!(taken > 0, "no block was taken");
+    assert_eq!(scan(&open(copied, None).await.unwrap()).await.unwrap(), cells);
+}
