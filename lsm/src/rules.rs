@@ -23,6 +23,8 @@ pub struct FamilyRules {
     ids: Vec<FamilyId>,
     /// Ids from here on were not given yet.
     next: FamilyId,
+    /// Is there a family of aggregates with a retention rule?
+    drop_aggregates: bool,
 }
 
 /// What the rules say of a family.
@@ -52,13 +54,20 @@ impl FamilyRules {
         families.sort_unstable_by_key(|family| family.id);
         let next = families.last().map_or(next, |last| next.max(FamilyId::new(last.id.get() + 1)));
         let ids = families.iter().map(|family| family.id).collect();
-        FamilyRules { families, ids, next }
+        let drops = |family: &FamilyRule| family.aggregate.is_some() && family.retention.is_some();
+        let drop_aggregates = families.iter().any(drops);
+        FamilyRules { families, ids, next, drop_aggregates }
     }
 
     /// Families whose cells are put and all kept: for tools and tests.
     pub fn plain(families: &[FamilyId]) -> FamilyRules {
         let rule = |&id| FamilyRule { id, retention: None, aggregate: None };
         FamilyRules::new(families.iter().map(rule).collect(), FamilyId::ROW)
+    }
+
+    /// May cells be dropped whose operands merges meet one after the other?
+    pub(crate) fn drop_aggregates(&self) -> bool {
+        self.drop_aggregates
     }
 
     /// The families that are there, ascending.

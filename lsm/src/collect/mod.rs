@@ -25,8 +25,9 @@
 //! relaxed later.
 //!
 //! A cell that was once over its limit of versions may go though newer ones are deleted meanwhile.
-//! Of an aggregate past its age, operands in different files may go at different times: until all
-//! are gone, a reader sees what is left of them.
+//! Of an aggregate that retention lets go, operands in different files may go at different times:
+//! so readers are not shown such cells ([`Scan::as_of`]). What is left of one comes to light when
+//! the rule is relaxed before all are gone.
 //! A clock that is moved back only keeps cells for longer.
 
 mod outside;
@@ -40,6 +41,8 @@ use sstable::ValueRef;
 use types::{Aggregate, Kind, Retention, SeqNo, Timestamp};
 
 use crate::Result;
+#[cfg(doc)]
+use crate::resolve::Scan;
 use crate::resolve::position::{Entered, Position, Suffix, corrupt, operand_of, range_of};
 use crate::rules::{FamilyRules, Standing};
 

@@ -8,6 +8,8 @@ pub(super) struct Fold {
     prefix: Vec<u8>,
     value: [u8; 8],
     stage: Stage,
+    /// Cells of the same column that were open before.
+    newer: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +30,8 @@ impl Fold {
         let whole = match self.stage {
             Stage::Open => how.fold(i64::from_be_bytes(self.value), operand),
             Stage::Empty | Stage::Shown => {
+                let is_same_column = column_of(&self.prefix) == column_of(prefix_of(key));
+                self.newer = if is_same_column { self.newer + 1 } else { 0 };
                 self.prefix.clear();
                 self.prefix.extend_from_slice(prefix_of(key));
                 operand
@@ -54,6 +58,11 @@ impl Fold {
         self.stage = Stage::Shown;
     }
 
+    /// How many newer cells of the open or shown cell's column were met.
+    pub(super) fn newer(&self) -> u64 {
+        self.newer
+    }
+
     /// The value of the cell that the scan stands on, if it is folded.
     #[inline]
     pub(super) fn shown(&self) -> Option<&[u8; 8]> {
@@ -71,7 +80,13 @@ impl Fold {
     /// The scan goes elsewhere.
     pub(super) fn abandon(&mut self) {
         self.stage = Stage::Empty;
+        self.prefix.clear();
     }
+}
+
+/// The column of column and age. Nothing for nothing.
+fn column_of(prefix: &[u8]) -> Option<&[u8]> {
+    prefix.len().checked_sub(8).map(|end| &prefix[..end])
 }
 
 /// Column and age of a key.

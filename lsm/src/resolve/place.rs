@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use sstable::ValueRef;
 use types::key::SUFFIX_BYTES;
-use types::{Aggregate, FamilyId, Kind, SeqNo, Timestamp};
+use types::{Aggregate, FamilyId, Kind, Retention, SeqNo, Timestamp};
 
 use super::hiding::Scope;
 use super::position::{Entered, Position, Suffix, corrupt, operand_of, range_of};
@@ -111,6 +111,11 @@ impl Place {
     /// The timestamp of the visible cell just judged.
     pub(super) fn timestamp(&self) -> Timestamp {
         self.decided.expect("the scan stands on a visible cell")
+    }
+
+    /// What may be dropped of the family that the scan is in.
+    pub(super) fn retention(&self) -> Option<&Retention> {
+        self.rules.get(self.position.family)?.retention.as_ref()
     }
 
     /// Follows the scan to `key`, and says what becomes of it.

@@ -6,6 +6,7 @@ use types::{FamilyId, RowRange, SeqNo, Timestamp, key};
 use super::fold::Fold;
 use super::place::{Place, Verdict};
 use crate::Result;
+use crate::collect::retention_allows;
 use crate::cursor::{MergeCursor, MergeStep, PendingBlock};
 use crate::rules::FamilyRules;
 
@@ -110,6 +111,8 @@ pub struct Scan {
     entering: Option<Entering>,
     place: Place,
     fold: Fold,
+    /// What cells are as old by, µs; `None`: nothing is too old.
+    now_micros: Option<i64>,
     counts: ScanCounts,
 }
 
@@ -145,6 +148,7 @@ impl Scan {
             entering: None,
             place: Place::new(Arc::clone(rules), STEPS_BEFORE_SEEK),
             fold: Fold::default(),
+            now_micros: None,
             counts: ScanCounts::default(),
         }
     }
@@ -154,6 +158,15 @@ impl Scan {
     pub fn descending(mut self) -> Scan {
         assert!(matches!(self.movement, Movement::Start), "the scan has begun");
         self.descends = true;
+        self
+    }
+
+    /// The same scan, of a range whose merges drop what retention allows by this time, µs: it does
+    /// not show folded cells that they may drop. Merges drop the operands of such a cell one after
+    /// the other, and what is left of them is not what was added. (Other cells go at once.)
+    #[must_use]
+    pub fn as_of(mut self, now_micros: i64) -> Scan {
+        self.now_micros = Some(now_micros);
         self
     }
 
@@ -320,7 +333,7 @@ impl Scan {
     /// No key follows: the end, or, in descending order, the end of the table's last row.
     fn end_of_keys(&mut self) -> Result<Option<ScanStep>> {
         if self.fold.is_open() {
-            return Ok(Some(self.show_folded(Movement::AtEnd)));
+            return Ok(self.show_folded(Movement::AtEnd));
         }
         if !self.descends || self.backward {
             return Ok(Some(ScanStep::End));
@@ -333,7 +346,7 @@ impl Scan {
     fn arrive(&mut self) -> Result<Option<ScanStep>> {
         let key = self.merge.key();
         if self.fold.ends_before(key) {
-            return Ok(Some(self.show_folded(Movement::Here)));
+            return Ok(self.show_folded(Movement::Here));
         }
         if self.descends {
             if self.backward && key < &self.low[..] {
@@ -371,12 +384,25 @@ impl Scan {
         Ok(None)
     }
 
-    /// All operands of a cell were met: the scan stands on it, and goes on with `movement`.
-    fn show_folded(&mut self, movement: Movement) -> ScanStep {
+    /// All operands of a cell were met: the scan stands on it, if it is shown, and goes on with
+    /// `movement`.
+    fn show_folded(&mut self, movement: Movement) -> Option<ScanStep> {
         self.fold.show();
-        self.counts.visible += 1;
         self.movement = movement;
-        ScanStep::Cell
+        if self.may_be_parted() {
+            return None;
+        }
+        self.counts.visible += 1;
+        Some(ScanStep::Cell)
+    }
+
+    /// Does retention allow merges to drop the folded cell?
+    fn may_be_parted(&self) -> bool {
+        self.now_micros.is_some_and(|now| {
+            let age = now.saturating_sub(self.place.timestamp().micros());
+            let retention = self.place.retention();
+            retention.is_some_and(|rule| retention_allows(rule, self.fold.newer(), age))
+        })
     }
 }
 

@@ -14,8 +14,8 @@ use sstable::{BlockCache, Table, TableWriter, WriterOptions};
 use storage::memory::MemoryFileSystem;
 use storage::{FileSystem, Path};
 use types::{
-    Aggregate, CellKey, CellRef, Compression, FamilyId, FileId, Mutation, ParsedKey, RowMutations,
-    RowRange, SeqNo, Timestamp, TimestampRange, key,
+    Aggregate, CellKey, CellRef, Compression, FamilyId, FileId, Mutation, ParsedKey, Retention,
+    RowMutations, RowRange, SeqNo, Timestamp, TimestampRange, key,
 };
 
 use super::*;

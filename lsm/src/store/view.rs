@@ -62,7 +62,11 @@ impl ReadView {
         let rows = rows.intersection(self.store.bounds());
         let span = Span::of(&rows);
         let merge = self.merge_of(&span, Some(rules), fill_cache);
-        Scan::between(merge, span.low, span.high, self.seq, rules)
+        let scan = Scan::between(merge, span.low, span.high, self.seq, rules);
+        match rules.drop_aggregates() {
+            true => scan.as_of(self.store.env().now_micros()),
+            false => scan,
+        }
     }
 
     /// Everything stored of `rows`, whether visible or not, merged.

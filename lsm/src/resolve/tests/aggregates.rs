@@ -62,3 +62,36 @@ fn a_cell_that_is_not_of_its_familys_kind_is_damage() {
         }
     });
 }
+
+#[test]
+fn an_aggregate_that_merges_may_have_parted_is_not_shown() {
+    block_on(async {
+        let batches = [
+            vec![row(b"a", vec![add(4, "q", 100, 1), add(4, "q", 50, 2), add(4, "r", 20, 3)])],
+            vec![row(b"a", vec![add(4, "q", 90, 4), add(4, "q", 50, 8), set("q", 2)])],
+        ];
+        for (retention, expected) in [
+            (None, vec![(100, 1), (90, 4), (50, 10), (20, 3)]),
+            (Some(Retention::MaxAge(30)), vec![(100, 1), (90, 4)]),
+            (Some(Retention::MaxVersions(2)), vec![(100, 1), (90, 4), (20, 3)]),
+            (Some(Retention::MaxVersions(1)), vec![(100, 1), (20, 3)]),
+        ] {
+            let rule = |(id, aggregate): (u32, Option<Aggregate>)| FamilyRule {
+                id: FamilyId::new(id),
+                retention: retention.clone(),
+                aggregate,
+            };
+            let rules = FamilyRules::new(ALIVE.map(rule).into(), FamilyId::new(6));
+            let (memtable, table, last) = table_and_memtable(&batches).await;
+            let merge = MergeCursor::new(vec![memtable, table]);
+            let scan = Scan::new(merge, &RowRange::all(), last, &Arc::new(rules));
+            let found: Vec<(i64, i64)> = collect(&mut scan.as_of(110))
+                .await
+                .into_iter()
+                .filter(|((_, family, ..), _)| family.get() == 4)
+                .map(|((.., at), value)| (at.0.micros(), key::operand(&value).unwrap()))
+                .collect();
+            assert_eq!(found, expected, "{retention:?}");
+        }
+    });
+}
