@@ -23,6 +23,8 @@ const HEAPS_MAX: i32 = 2;
 
 /// Between two looks at how much the process has.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// The same after a look that found nothing more to give back: a trim holds up whoever allocates.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 unsafe extern "C" {
@@ -48,11 +50,14 @@ pub(crate) fn return_freed_memory() {
 /// Looks again and again, and gives back what is free while the process has more than `most`
 /// bytes. Runs until it is dropped.
 pub(crate) async fn keep_below(most: u64, env: Env) {
+    let is_past = || resident_bytes().is_some_and(|bytes| bytes > most);
+    let mut wait = LOOK_EVERY;
     loop {
-        env.sleep(LOOK_EVERY).await;
-        if resident_bytes().is_some_and(|bytes| bytes > most) {
+        env.sleep(wait).await;
+        if is_past() {
             env.blocking(trim);
         }
+        wait = if is_past() { LOOK_AGAIN } else { LOOK_EVERY };
     }
 }
 

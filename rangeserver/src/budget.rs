@@ -115,7 +115,8 @@ impl Budget {
 
     /// Bytes of all memtables.
     pub(crate) fn memtables(&self) -> u64 {
-        self.memtables.load(SeqCst)
+        // The sum dips below zero for a moment: see `recount_memtables`.
+        self.memtables.load(SeqCst).cast_signed().max(0).cast_unsigned()
     }
 
     /// Counts memtables that were flushed and are still held.
@@ -148,10 +149,8 @@ impl Budget {
 
     /// Looks again at what has changed without a word: memtables that were let go.
     pub(crate) fn look(&self) {
-        if self.is_beyond.load(SeqCst) {
-            self.settle(&mut self.held());
-            self.freed.notify_waiters();
-        }
+        self.settle(&mut self.held());
+        self.freed.notify_waiters();
     }
 
     /// A range's memtables grew or shrank from `before` to `after` bytes.
@@ -170,9 +169,7 @@ impl Budget {
 
     /// Has the cache lend what exceeds the shares.
     fn settle(&self, requests: &mut Requests) {
-        // It dips below zero for a moment.
-        let memtables = self.memtables().cast_signed().max(0).cast_unsigned();
-        let memtables = memtables.saturating_add(self.outlived.bytes());
+        let memtables = self.memtables().saturating_add(self.outlived.bytes());
         let used = memtables.saturating_add(requests.held).saturating_add(requests.large);
         let excess = used.saturating_sub(self.shares.memtables + self.shares.requests);
         let lent = excess.next_multiple_of(LENT_STEP_BYTES);
@@ -296,7 +293,7 @@ impl Wish<'_> {
         self.withdraw(requests);
         let held = requests.held.saturating_add(requests.large).saturating_add(bytes);
         let goal = most.saturating_sub(held).saturating_sub(self.budget.outlived.bytes());
-        if self.budget.memtables().cast_signed() <= goal.cast_signed() {
+        if self.budget.memtables() <= goal {
             return true;
         }
         requests.goals.push(goal);
@@ -388,6 +385,11 @@ mod tests {
     #[test]
     fn memtables_add_up_in_any_order_of_their_changes() {
         let budget = budget(100, 100, 100);
+        budget.recount_memtables(10, 0);
+        assert_eq!(budget.memtables(), 0, "the change that made it 10 is still to come");
+        assert!(!budget.is_full());
+        budget.recount_memtables(0, 10);
+        assert_eq!(budget.memtables(), 0);
         budget.recount_memtables(70, 90);
         budget.recount_memtables(0, 70);
         assert_eq!(budget.memtables(), 90);
