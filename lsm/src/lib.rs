@@ -56,7 +56,7 @@ pub use flush::Flushed;
 pub use io::{IoClass, RateLimiter};
 pub use layout::Layout;
 pub use manifest::{Manifest, manifest_name, manifest_number};
-pub use memtable::{Memtable, MemtableCursor, MemtableOptions, OutlivedMemory};
+pub use memtable::{Memtable, MemtableCursor, MemtableOptions, Outlived, OutlivedMemory};
 pub use options::StoreOptions;
 pub use pin::Pinned;
 pub use recover::{Ingest, Ingested};

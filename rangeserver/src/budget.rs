@@ -67,6 +67,8 @@ struct Requests {
     goals: Vec<u64>,
     /// What the cache has lent.
     lent: u64,
+    /// How many flushed memtables had been let go at the last look.
+    let_go: u64,
 }
 
 /// Bytes that a request holds; given back when dropped.
@@ -147,10 +149,17 @@ impl Budget {
         self.held().goals.iter().min().copied()
     }
 
-    /// Looks again at what has changed without a word: memtables that were let go.
+    /// Looks again at what has changed without a word: memtables that were let go. Who waits is
+    /// woken only if some were: he may ask for a flush again, whose round ends with a look.
     pub(crate) fn look(&self) {
-        self.settle(&mut self.held());
-        self.freed.notify_waiters();
+        let mut requests = self.held();
+        self.settle(&mut requests);
+        let let_go = self.outlived.let_go();
+        let before = std::mem::replace(&mut requests.let_go, let_go);
+        drop(requests);
+        if let_go > before {
+            self.freed.notify_waiters();
+        }
     }
 
     /// A range's memtables grew or shrank from `before` to `after` bytes.
@@ -453,6 +462,43 @@ mod tests {
         assert_eq!(budget.memtables_most(), 8 * MIB, "some is theirs in any case");
         drop((large, larger, all));
         assert_eq!(budget.memtables_most(), 128 * MIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_and_the_rounds_that_look_do_not_wake_each_other_without_end() {
+        let env = Env::simulated(1);
+        let budget = budget(100, 100, 100);
+        budget.recount_memtables(0, 200);
+        let limit = Duration::from_secs(1);
+        let rounds = env.spawn("rounds", {
+            let budget = Arc::clone(&budget);
+            async move {
+                for round in 0.. {
+                    budget.flush_work.notified().await;
+                    assert!(round < 100, "nothing has changed in {round} rounds");
+                    budget.look();
+                }
+            }
+        });
+        let refused = budget.admit_large(&env, 200, limit).await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ResourceExhausted);
+        assert!(!rounds.is_finished(), "it gave up");
+        rounds.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_wakes_who_waits_for_a_flushed_memtable_to_be_let_go() {
+        let env = Env::simulated(1);
+        let budget = budget(100, 100, 100);
+        let memtable = budget.outlived().count(200);
+        let waiting = env.spawn("waiting", {
+            let (budget, env) = (Arc::clone(&budget), env.clone());
+            async move { budget.admit_large(&env, 200, Duration::from_secs(1)).await.map(drop) }
+        });
+        env.sleep(Duration::from_millis(10)).await;
+        drop(memtable);
+        budget.look();
+        waiting.join().await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]

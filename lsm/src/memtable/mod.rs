@@ -26,8 +26,8 @@ use types::{SeqNo, key};
 use self::arena::{Arena, ELSEWHERE_BYTES_MIN, SHARED_PIECE_BYTES_MAX, Slot};
 pub use self::cursor::MemtableCursor;
 use self::cursor::SlotList;
-use self::outlived::Outlived;
-pub use self::outlived::OutlivedMemory;
+
+pub use self::outlived::{Outlived, OutlivedMemory};
 pub(crate) use self::prefix::common;
 use self::prefix::prefix_after;
 use crate::batch::{Batch, Place};
