@@ -33,6 +33,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
+use sstable::CacheForm;
 
 use crate::load::Load;
 use crate::report::Samples;
@@ -93,6 +94,9 @@ struct Options {
     /// The engine's block cache, MiB.
     #[arg(long, default_value_t = 128)]
     cache_mib: u64,
+    /// Keep the engine's cached blocks compressed.
+    #[arg(long)]
+    cache_compressed: bool,
     /// The engine's memtables, MiB each.
     #[arg(long, default_value_t = 64)]
     write_buffer_mib: u64,
@@ -105,6 +109,12 @@ struct Options {
     /// Serve the echo yardstick on this port instead of measuring (used by itself).
     #[arg(long, hide = true)]
     serve_echo: bool,
+}
+
+impl Options {
+    fn cache_form(&self) -> CacheForm {
+        if self.cache_compressed { CacheForm::Compressed } else { CacheForm::Plain }
+    }
 }
 
 /// What a run may end with.

@@ -11,6 +11,7 @@
 //! process, so what flushes and merges cost in the background is in it.
 
 mod catalog;
+mod pace;
 mod rows;
 mod storage;
 mod unsynced;
@@ -28,9 +29,11 @@ use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rangeserver::{Config, RangeServer};
 use rustix::time::{ClockId, clock_gettime};
+use sstable::BlockCache;
 use types::{ReadSpec, RowOrder, RowRange, RowSet, SessionId};
 
 use self::catalog::OneRange;
+use self::pace::Pace;
 pub(crate) use self::rows::Rows;
 use self::storage::Storage;
 use self::unsynced::Unsynced;
@@ -52,7 +55,8 @@ pub(crate) async fn measure(options: &Options, value_bytes: usize) -> Result<()>
     if options.gets > 0 {
         let Engine { files, env, catalog, store, .. } = &engine;
         let files = Arc::clone(files);
-        let cache = options.cache_mib << 20;
+        let cache_bytes = options.cache_mib << 20;
+        let cache = Arc::new(BlockCache::with_form(cache_bytes, options.cache_form()));
         let storage = Storage::open(files, env, catalog, cache, store.clone()).await?;
         engine.read_all(Reader::Storage(&storage), options.gets).await?;
     }
@@ -125,6 +129,7 @@ impl<'a> Engine<'a> {
                 // The memtables' half is for four of them, and three eighths are the cache's.
                 memory_budget: (8 * buffer).max(cache * 8 / 3 + 8),
                 cache_bytes_max: cache,
+                cache_form: options.cache_form(),
                 store: store.clone(),
                 ..rangeserver::Options::default()
             },
@@ -139,6 +144,7 @@ impl<'a> Engine<'a> {
         let mut random = SmallRng::seed_from_u64(1);
         let written = kernel_number("/proc/self/io", "write_bytes:")?;
         let from = Moment::now(&self.env);
+        let mut pace = Pace::new(&self.env);
         for number in 0..self.keys {
             let put = self.catalog.put(self.rows.key(number), self.rows.value(&mut random));
             let request = WriteRequest { target: self.catalog.target(), rows: vec![put] };
@@ -151,8 +157,10 @@ impl<'a> Engine<'a> {
                 }
                 outcome => outcome?,
             }
+            pace.count(&self.env);
         }
         from.until_now(&self.env, self.keys).print("fill", "op");
+        pace.print("fill");
         self.drain().await?;
         from.until_now(&self.env, self.keys).print("fill, drained", "op");
         let written = kernel_number("/proc/self/io", "write_bytes:")? - written;

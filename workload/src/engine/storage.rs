@@ -27,7 +27,7 @@ impl Storage {
         files: Arc<dyn FileSystem>,
         env: &Env,
         catalog: &OneRange,
-        cache_bytes: u64,
+        cache: Arc<BlockCache>,
         options: StoreOptions,
     ) -> Result<Storage> {
         let session = SessionId::new(env.random_u128());
@@ -44,7 +44,7 @@ impl Storage {
             epoch: granted.epoch,
             session,
             file_ids: Arc::new(FileIds::new(session)),
-            cache: (cache_bytes > 0).then(|| Arc::new(BlockCache::new(cache_bytes))),
+            cache: Some(cache),
             limiter: Arc::new(RateLimiter::new(env.clone(), 0)),
             outlived: OutlivedMemory::default(),
             events: Arc::new(NoListener),
