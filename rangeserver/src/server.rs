@@ -345,9 +345,13 @@ impl Shared {
 
     /// Has the log all that it may have, some of which can be given back?
     fn is_log_full(&self) -> bool {
+        self.log_releasable() >= self.config.options.log_bytes_max
+    }
+
+    /// Bytes of the log, if some of them can be given back.
+    fn log_releasable(&self) -> u64 {
         let log = &self.pipeline.log;
-        log.retained_bytes() >= self.config.options.log_bytes_max
-            && log.oldest_segment() < log.end().segment
+        if log.oldest_segment() < log.end().segment { log.retained_bytes() } else { 0 }
     }
 
     /// Why a write may not be placed now, if it may not.
@@ -370,13 +374,17 @@ impl Shared {
     /// How long a writer is to wait before its batch is placed, and why: so that flushes and merges
     /// keep up, and it need not be stopped.
     pub(crate) fn slowdown(&self, range: &Range) -> (Duration, Reason) {
-        let most = self.budget.memtables_most();
-        let for_memory = delay_between(self.budget.memtables(), most / 8 * 7, most);
-        let for_runs = range.store().write_delay();
-        match for_runs >= for_memory {
-            true => (for_runs, Reason::LevelZeroRuns),
-            false => (for_memory, Reason::MemoryPressure),
-        }
+        let near = |held, most: u64| delay_between(held, most / 8 * 7, most);
+        let for_memory = near(self.budget.memtables(), self.budget.memtables_most());
+        let for_log = near(self.log_releasable(), self.config.options.log_bytes_max);
+        [
+            (range.store().write_delay(), Reason::LevelZeroRuns),
+            (for_memory, Reason::MemoryPressure),
+            (for_log, Reason::LogPressure),
+        ]
+        .into_iter()
+        .max_by_key(|(delay, _)| *delay)
+        .expect("there are three")
     }
 
     /// Waits until memtables and log have room and merges keep up. On a full disk there is no point

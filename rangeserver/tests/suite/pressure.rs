@@ -178,16 +178,25 @@ async fn writers_are_slowed_before_they_are_stopped_and_none_is_refused() {
     world.server.close().await.unwrap();
 }
 
-/// Flushes hang. Writers are slowed as memtables fill their share, then stopped; when flushes come
-/// to an end in time they go on, else they are told to come again, and nothing of theirs is there.
 #[tokio::test(start_paused = true)]
 async fn writers_are_slowed_and_then_stopped_while_a_flush_hangs_and_go_on_after_it() {
+    slowed_then_stopped(64 << 20, 256 << 20).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writers_are_slowed_and_then_stopped_while_the_log_cannot_be_released() {
+    slowed_then_stopped(512 << 20, 32 << 20).await;
+}
+
+/// Flushes hang. Writers are slowed as memory or the log fills, then stopped; when flushes come to
+/// an end in time they go on, else they are told to come again, and nothing of theirs is there.
+async fn slowed_then_stopped(memory_budget: u64, log_bytes_max: u64) {
     let (disk, catalog) = (MemoryFileSystem::new(), Catalog::new(&[]));
     let files = Arc::new(FaultyFileSystem::new(Arc::new(disk.clone()), Vec::new()));
     let options = Options {
-        memory_budget: 64 << 20,
+        memory_budget,
         log: LogOptions { segment_bytes: 4 << 20, ..small_options().log },
-        log_bytes_max: 256 << 20,
+        log_bytes_max,
         stall_max: Duration::from_secs(30),
         ..small_options()
     };
