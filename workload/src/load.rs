@@ -155,9 +155,14 @@ impl Load {
         Ok(())
     }
 
-    /// Reads the table from its first row to its last, or until it is told to stop; bytes of
-    /// values.
-    pub(crate) async fn scan(&self, client: usize, stop: &AtomicBool) -> Result<u64> {
+    /// Reads the table from its first row to its last, or until it is told to stop, and pauses
+    /// after each message; bytes of values.
+    pub(crate) async fn scan(
+        &self,
+        client: usize,
+        stop: &AtomicBool,
+        pause: Duration,
+    ) -> Result<u64> {
         let rows = v2::RowRange {
             start_key: Some(StartKey::StartKeyClosed(Bytes::from_static(b"row"))),
             end_key: Some(EndKey::EndKeyOpen(Bytes::from_static(b"rox"))),
@@ -173,6 +178,9 @@ impl Load {
             bytes += reply.chunks.iter().map(|chunk| chunk.value.len() as u64).sum::<u64>();
             if stop.load(Ordering::Relaxed) {
                 break;
+            }
+            if !pause.is_zero() {
+                self.env.sleep(pause).await;
             }
         }
         Ok(bytes)

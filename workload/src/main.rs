@@ -79,6 +79,9 @@ struct Options {
     /// MiB of its memory budget.
     #[arg(long, default_value_t = 256)]
     budget_mib: u64,
+    /// How long the scans then pause after each message, ms.
+    #[arg(long, default_value_t = 0)]
+    pause_ms: u64,
     /// Measure the engine in this process instead, with values of this many bytes.
     #[arg(long)]
     engine: Option<usize>,

@@ -2,7 +2,8 @@
 //!
 //! 1. Several loaders write rows of 1 KiB, spread over several ranges, until the size asked for.
 //! 2. Eight scans read the whole table all the while, and a cell of 100 MiB is written and read
-//!    back again and again.
+//!    back again and again: as fast as they can, or with pauses, which leave the loaders more of
+//!    the processors.
 //! 3. The server is killed, started again, and does step 2 for a while.
 //!
 //! The peak of the resident memory, as the kernel has it, is printed for each life. The run fails
@@ -23,6 +24,8 @@ const BESIDES_BYTES: u64 = 64 << 20;
 const SCANS: usize = 8;
 const LOADERS: u64 = 4;
 const RANGES: u8 = 4;
+/// A large cell is followed by a pause so many times as long as a scan's.
+const PAUSES_OF_A_LARGE_CELL: u32 = 100;
 /// How long the second life is watched.
 const SECOND_LIFE: Duration = Duration::from_secs(20);
 
@@ -32,13 +35,14 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     let budget = options.budget_mib << 20;
     let memory = format!("{}M", options.budget_mib);
     let rows = (options.load_mib << 20) / (VALUE_BYTES as u64 + ROW_BYTES);
+    let pause = Duration::from_millis(options.pause_ms);
     let env = Env::system();
     let tepui = Served::tepui(&options.tepui, folder.path(), &memory).await?;
     let load = Arc::new(Load::connect(&tepui, SCANS + 2).await?);
     load.create_table(RANGES).await?;
     println!("{rows} rows of 1 KiB within {} MiB, {SCANS} scans …", options.budget_mib);
     let started = env.monotonic();
-    let readers = Readers::start(&env, &load);
+    let readers = Readers::start(&env, &load, pause);
     let loaders = (0..LOADERS).map(|part| {
         let (from, to) = (rows * part / LOADERS, rows * (part + 1) / LOADERS);
         let load = Arc::clone(&load);
@@ -55,7 +59,7 @@ pub(crate) async fn measure(options: &Options) -> Result<()> {
     let tepui = Served::tepui(&options.tepui, folder.path(), &memory).await?;
     let ready = env.monotonic() - started;
     let load = Arc::new(Load::connect(&tepui, SCANS + 2).await?);
-    let readers = Readers::start(&env, &load);
+    let readers = Readers::start(&env, &load, pause);
     env.sleep(SECOND_LIFE).await;
     println!("ready after {:.1} s; {}", ready.as_secs_f64(), readers.stop().await?);
     let second = cpu::peak_memory(tepui.pid())?;
@@ -79,7 +83,7 @@ struct Readers {
 }
 
 impl Readers {
-    fn start(env: &Env, load: &Arc<Load>) -> Readers {
+    fn start(env: &Env, load: &Arc<Load>, pause: Duration) -> Readers {
         let stop = Arc::new(AtomicBool::new(false));
         let (scanned, cells) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let mut tasks = Vec::new();
@@ -88,16 +92,18 @@ impl Readers {
             let scanned = Arc::clone(&scanned);
             tasks.push(env.spawn("scan", async move {
                 while !stop.load(Relaxed) {
-                    scanned.fetch_add(load.scan(scan, &stop).await?, Relaxed);
+                    scanned.fetch_add(load.scan(scan, &stop, pause).await?, Relaxed);
                 }
                 Ok(())
             }));
         }
         let (load, stopped, written) = (Arc::clone(load), Arc::clone(&stop), Arc::clone(&cells));
+        let pauses = env.clone();
         tasks.push(env.spawn("large cell", async move {
             while !stopped.load(Relaxed) {
                 load.large_cell(SCANS).await?;
                 written.fetch_add(1, Relaxed);
+                pauses.sleep(pause * PAUSES_OF_A_LARGE_CELL).await;
             }
             Ok(())
         }));
