@@ -7,9 +7,10 @@
 //! again as the budget, measured.
 //!
 //! With a fixed threshold they are mapped each on its own, and the few heaps are shared. What is
-//! free inside of the heaps is given back whenever the process has grown past its budget.
+//! free inside of the heaps is given back when the process has much more than it accounts for.
 #![expect(unsafe_code, reason = "the C library has these settings, and nobody wraps them")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use env::Env;
@@ -21,10 +22,9 @@ const MAPPED_BYTES_MIN: i32 = 256 << 10;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS_MAX: i32 = 2;
 
-/// Between two looks at how much the process has.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The same after a look that found nothing more to give back: a trim holds up whoever allocates.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Between two looks at how much the process has. Giving memory back holds up whoever allocates,
+/// for some milliseconds.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 unsafe extern "C" {
@@ -47,17 +47,27 @@ pub(crate) fn return_freed_memory() {
     }
 }
 
-/// Looks again and again, and gives back what is free while the process has more than `most`
-/// bytes. Runs until it is dropped.
-pub(crate) async fn keep_below(most: u64, env: Env) {
-    let is_past = || resident_bytes().is_some_and(|bytes| bytes > most);
-    let mut wait = LOOK_EVERY;
+/// Who knows what memory is for.
+pub(crate) trait Account: Send + Sync {
+    /// The process has `bytes`; how many of them are more than what is accounted for.
+    fn note(&self, bytes: u64) -> u64;
+}
+
+/// Looks again and again how much memory the process has, and tells `account`. While it has more
+/// than is accounted for, and than half of `most` bytes, what is free is given back. Runs until it
+/// is dropped.
+pub(crate) async fn keep_below(most: u64, env: Env, account: Arc<dyn Account>) {
     loop {
-        env.sleep(wait).await;
-        if is_past() {
+        env.sleep(LOOK_EVERY).await;
+        let Some(bytes) = resident_bytes() else {
+            return;
+        };
+        let unaccounted = account.note(bytes);
+        if unaccounted > 0 && bytes > most / 2 {
             env.blocking(trim);
+            let left = resident_bytes();
+            tracing::debug!(bytes, unaccounted, ?left, "gave free memory back");
         }
-        wait = if is_past() { LOOK_AGAIN } else { LOOK_EVERY };
     }
 }
 
@@ -72,4 +82,43 @@ fn resident_bytes() -> Option<u64> {
     let mut pages = pages.split(' ').skip(1).map_while(|number| number.parse::<u64>().ok());
     let (resident, shared) = (pages.next()?, pages.next()?);
     Some(resident.saturating_sub(shared) * rustix::param::page_size() as u64)
+}
+
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Accounts for nothing.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<u64>>);
+
+    impl Account for Told {
+        fn note(&self, bytes: u64) -> u64 {
+            self.0.lock().expect("no holder panics").push(bytes);
+            bytes
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_free_between_pieces_in_use_is_given_back() {
+        const PIECE_BYTES: usize = 1 << 10;
+        const PIECES: usize = 64 << 10;
+        let env = Env::simulated(1);
+        let mut pieces: Vec<_> = (0..PIECES).map(|piece| vec![piece as u8; PIECE_BYTES]).collect();
+        let mut place = 0;
+        pieces.retain(|_| {
+            place += 1;
+            place % 100 == 0
+        });
+        let told = Arc::new(Told::default());
+        let watching = keep_below(1, env.clone(), Arc::clone(&told) as Arc<_>);
+        let watched = env.timeout(LOOK_EVERY * 3, watching).await;
+        assert!(watched.is_err(), "it ends only where the system does not say");
+        let told = told.0.lock().expect("no holder panics");
+        let free = (PIECES * PIECE_BYTES / 2) as u64;
+        assert!(told.len() >= 2 && told[1] + free < told[0], "{told:?}");
+        assert!(pieces.iter().all(|piece| piece.len() == PIECE_BYTES));
+    }
 }

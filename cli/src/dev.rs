@@ -122,9 +122,10 @@ pub(crate) async fn run(args: DevArgs) -> Result<()> {
     })?;
     announce(bound, &args);
     tracing::info!("ready after {:?}", env.monotonic().saturating_sub(started));
-    let trimming = env.spawn("trim", allocator::keep_below(args.memory_budget, env.clone()));
+    let watch = allocator::keep_below(args.memory_budget, env.clone(), node.account());
+    let watching = env.spawn("watch memory", watch);
     node.serve(listener, shutdown).await?;
-    trimming.abort();
+    watching.abort();
     if gateway::panics() > 0 {
         let text = format!("{} panics were counted", gateway::panics());
         return Err(Error::new(ErrorKind::Aborted, text));

@@ -21,6 +21,8 @@ use storage::{FileSystem, Path};
 use tokio::net::TcpListener;
 use types::{ErrorKind, RangeId};
 
+use crate::allocator::Account;
+
 /// How long a session outlives its process in the coordinator. Nobody waits for it: the folder's
 /// lock proves that the former process is gone.
 const SESSION_TTL: Duration = Duration::from_secs(10);
@@ -54,6 +56,15 @@ impl EventListener for LogEvents {
             tracing::warn!(%range, "merges leave file {file} alone: {what}");
         }
         tracing::debug!(target: "events", %range, "{} {event:?}", event.name());
+    }
+}
+
+/// The range server has the budget.
+struct OfServer(Arc<RangeServer>);
+
+impl Account for OfServer {
+    fn note(&self, bytes: u64) -> u64 {
+        self.0.note_resident_memory(bytes)
     }
 }
 
@@ -136,6 +147,11 @@ impl Node {
     /// What the start took up.
     pub(crate) fn recovery(&self) -> Recovery {
         self.server.recovery()
+    }
+
+    /// Who accounts for the memory of the process.
+    pub(crate) fn account(&self) -> Arc<dyn Account> {
+        Arc::new(OfServer(Arc::clone(&self.server)))
     }
 
     /// Serves until `shutdown`, then stops cleanly.

@@ -31,6 +31,14 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The cache keeps one of so many parts of the budget in any case.
 const KEPT_PARTS: u64 = 16;
+/// What a process may hold besides what is counted.
+const UNCOUNTED_BYTES: u64 = 24 << 20;
+/// What was seen to be held besides that is taken for needed again: by one of so many parts less
+/// with each look.
+const UNCOUNTED_FADES: u64 = 512;
+/// One of so many parts of the budget is kept from what is large for what nobody counts, before any
+/// is seen: where much is taken and given back, about as much lies free in between.
+const UNCOUNTED_PARTS: u64 = 8;
 /// What the cache lends changes in steps of this, so that it seldom changes.
 const LENT_STEP_BYTES: u64 = 1 << 20;
 
@@ -48,6 +56,9 @@ pub(crate) struct Budget {
     cache: Arc<BlockCache>,
     memtables: AtomicU64,
     outlived: OutlivedMemory,
+    /// The most that the process was seen to hold besides what is counted and its allowance; it
+    /// fades.
+    uncounted: AtomicU64,
     requests: Mutex<Requests>,
     /// Requests exceed their share, or the cache has lent.
     is_beyond: AtomicBool,
@@ -108,6 +119,7 @@ impl Budget {
             cache,
             memtables: AtomicU64::new(0),
             outlived: OutlivedMemory::default(),
+            uncounted: AtomicU64::new(0),
             requests: Mutex::default(),
             is_beyond: AtomicBool::new(false),
             freed: Notify::new(),
@@ -129,7 +141,7 @@ impl Budget {
     /// Bytes that all memtables may take at present: their share, or what others have left of it.
     pub(crate) fn memtables_most(&self) -> u64 {
         let Shares { memtables: share, .. } = self.shares;
-        let others = self.requests().saturating_add(self.outlived.bytes());
+        let others = self.requests().saturating_add(self.kept_from_large());
         share.min(self.most().saturating_sub(others)).max(share / KEPT_PARTS)
     }
 
@@ -162,12 +174,39 @@ impl Budget {
         }
     }
 
+    /// The process holds `resident` bytes; how many of them are past what is counted and allowed.
+    /// To be called now and then.
+    pub(crate) fn note_resident(&self, resident: u64) -> u64 {
+        let counted = self.memtables() + self.outlived.bytes() + self.cache.used_bytes();
+        let counted = counted + self.requests();
+        let now = resident.saturating_sub(counted).saturating_sub(UNCOUNTED_BYTES);
+        let before = self.uncounted.load(SeqCst);
+        let kept = now.max(before.saturating_sub(before / UNCOUNTED_FADES + 1));
+        self.uncounted.store(kept, SeqCst);
+        self.settle(&mut self.held());
+        if kept < before {
+            self.freed.notify_waiters();
+        }
+        now
+    }
+
+    /// Bytes in use that have no share.
+    fn shareless(&self) -> u64 {
+        self.outlived.bytes().saturating_add(self.uncounted.load(SeqCst))
+    }
+
+    /// The same, and what is likely to be.
+    fn kept_from_large(&self) -> u64 {
+        let uncounted = self.uncounted.load(SeqCst).max(self.shares.all / UNCOUNTED_PARTS);
+        self.outlived.bytes().saturating_add(uncounted)
+    }
+
     /// A range's memtables grew or shrank from `before` to `after` bytes.
     pub(crate) fn recount_memtables(&self, before: u64, after: u64) {
         // Each change says what it replaces, so the sum is right in any order of the changes,
         // though it may dip below zero for a moment.
         self.memtables.fetch_add(after.wrapping_sub(before), SeqCst);
-        let memtables = self.memtables().saturating_add(self.outlived.bytes());
+        let memtables = self.memtables().saturating_add(self.shareless());
         if memtables > self.shares.memtables || self.is_beyond.load(SeqCst) {
             self.settle(&mut self.held());
         }
@@ -178,7 +217,7 @@ impl Budget {
 
     /// Has the cache lend what exceeds the shares.
     fn settle(&self, requests: &mut Requests) {
-        let memtables = self.memtables().saturating_add(self.outlived.bytes());
+        let memtables = self.memtables().saturating_add(self.shareless());
         let used = memtables.saturating_add(requests.held).saturating_add(requests.large);
         let excess = used.saturating_sub(self.shares.memtables + self.shares.requests);
         let lent = excess.next_multiple_of(LENT_STEP_BYTES);
@@ -212,8 +251,8 @@ impl Budget {
             let mut requests = self.held();
             let after = requests.held.saturating_add(bytes);
             let fits_share = after <= self.shares.requests;
-            let fits =
-                fits_share || (requests.held == 0 && wish.fits(&mut requests, bytes, self.most()));
+            let fits = fits_share
+                || (requests.held == 0 && wish.fits(&mut requests, bytes, self.most(), 0));
             fits.then(|| {
                 requests.held = after;
                 self.settle(&mut requests);
@@ -244,7 +283,8 @@ impl Budget {
         let mut wish = Wish { budget: self, goal: None };
         self.wait_until(env, limit, what, || {
             let mut requests = self.held();
-            wish.fits(&mut requests, bytes, most).then(|| {
+            let others = requests.large;
+            wish.fits(&mut requests, bytes, most, others).then(|| {
                 requests.large += bytes;
                 self.settle(&mut requests);
             })
@@ -297,14 +337,17 @@ impl Budget {
 
 impl Wish<'_> {
     /// Do `bytes` fit `most` beside all that is held? If not, the memtables are to come down. Those
-    /// that are too large for that wait for empty memtables.
-    fn fits(&mut self, requests: &mut Requests, bytes: u64, most: u64) -> bool {
+    /// that are too large for that wait until there is nothing `else_held`, and no memtable.
+    fn fits(&mut self, requests: &mut Requests, bytes: u64, most: u64, else_held: u64) -> bool {
         self.withdraw(requests);
+        let (memtables, outlived) = (self.budget.memtables(), self.budget.outlived.bytes());
         let held = requests.held.saturating_add(requests.large).saturating_add(bytes);
-        let goal = most.saturating_sub(held).saturating_sub(self.budget.outlived.bytes());
-        if self.budget.memtables() <= goal {
+        let held = held.saturating_add(self.budget.kept_from_large());
+        let is_alone = memtables == 0 && outlived == 0 && else_held == 0;
+        if is_alone || memtables.saturating_add(held) <= most {
             return true;
         }
+        let goal = most.saturating_sub(held);
         requests.goals.push(goal);
         self.goal = Some(goal);
         self.budget.flush_work.notify_one();
@@ -426,14 +469,18 @@ mod tests {
                 }
             });
             env.sleep(Duration::from_millis(10)).await;
-            assert_eq!(budget.goal(), Some(140 * MIB), "a sixteenth is the cache's");
+            assert_eq!(
+                budget.goal(),
+                Some(108 * MIB),
+                "a sixteenth is the cache's, an eighth for what nobody counts"
+            );
             budget.recount_memtables(160 * MIB, 150 * MIB);
             env.sleep(Duration::from_millis(10)).await;
-            assert_eq!((budget.goal(), budget.requests()), (Some(140 * MIB), 0));
-            budget.recount_memtables(150 * MIB, 140 * MIB);
+            assert_eq!((budget.goal(), budget.requests()), (Some(108 * MIB), 0));
+            budget.recount_memtables(150 * MIB, 108 * MIB);
             waiting.join().await.unwrap().unwrap();
             assert_eq!((budget.goal(), budget.requests()), (None, 0));
-            budget.recount_memtables(140 * MIB, 160 * MIB);
+            budget.recount_memtables(108 * MIB, 160 * MIB);
         }
         assert!(budget.admit_large(&env, 241 * MIB, limit).await.is_err(), "it never fits");
         assert!(budget.admit_large(&env, 100 * MIB, limit).await.is_err(), "not in time");
@@ -446,19 +493,24 @@ mod tests {
         let env = Env::simulated(1);
         let budget = budget(128 * MIB, 32 * MIB, 96 * MIB);
         assert_eq!(budget.memtables_most(), 128 * MIB);
-        let large = budget.admit_large(&env, 100 * MIB, Duration::ZERO).await.unwrap();
+        let large = budget.admit_large(&env, 60 * MIB, Duration::ZERO).await.unwrap();
         assert_eq!(budget.memtables_most(), 128 * MIB, "the cache lends enough");
         let reply = budget.admit(&env, 30 * MIB, Duration::ZERO).await.unwrap();
-        assert_eq!(budget.memtables_most(), 110 * MIB, "a sixteenth is the cache's");
-        budget.recount_memtables(0, 110 * MIB - 1);
+        assert_eq!(
+            budget.memtables_most(),
+            118 * MIB,
+            "a sixteenth is the cache's, an eighth for what nobody counts"
+        );
+        budget.recount_memtables(0, 118 * MIB - 1);
         assert!(!budget.is_full());
-        budget.recount_memtables(110 * MIB - 1, 110 * MIB);
+        budget.recount_memtables(118 * MIB - 1, 118 * MIB);
         assert!(budget.is_full());
         drop(reply);
         assert!(!budget.is_full());
         let larger = budget.admit_large(&env, 30 * MIB, Duration::ZERO).await.unwrap();
-        budget.recount_memtables(110 * MIB, 0);
-        let all = budget.admit_large(&env, 105 * MIB, Duration::ZERO).await.unwrap();
+        budget.recount_memtables(118 * MIB, 0);
+        let mut all = budget.admit(&env, MIB, Duration::ZERO).await.unwrap();
+        all.resize(145 * MIB);
         assert_eq!(budget.memtables_most(), 8 * MIB, "some is theirs in any case");
         drop((large, larger, all));
         assert_eq!(budget.memtables_most(), 128 * MIB);
@@ -499,6 +551,60 @@ mod tests {
         drop(memtable);
         budget.look();
         waiting.join().await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_counts_is_taken_from_the_cache_and_then_from_the_memtables() {
+        const MIB: u64 = 1 << 20;
+        let env = Env::simulated(1);
+        let budget = budget(128 * MIB, 32 * MIB, 96 * MIB);
+        budget.recount_memtables(0, 100 * MIB);
+        assert_eq!(budget.note_resident(124 * MIB), 0);
+        assert_eq!((budget.memtables_most(), budget.held().lent), (128 * MIB, 0), "it is allowed");
+        assert_eq!(budget.note_resident(224 * MIB), 100 * MIB);
+        assert_eq!((budget.memtables_most(), budget.held().lent), (128 * MIB, 40 * MIB));
+        budget.note_resident(244 * MIB);
+        assert_eq!(budget.memtables_most(), 120 * MIB, "a sixteenth is the cache's");
+        let waiting = env.spawn("waiting", {
+            let (budget, env) = (Arc::clone(&budget), env.clone());
+            let limit = Duration::from_secs(1);
+            async move { budget.admit_large(&env, 60 * MIB, limit).await.map(drop) }
+        });
+        env.sleep(Duration::from_millis(10)).await;
+        assert_eq!(budget.goal(), Some(60 * MIB));
+        budget.note_resident(0);
+        env.sleep(Duration::from_millis(10)).await;
+        let faded = 120 * MIB / UNCOUNTED_FADES + 1;
+        assert_eq!(budget.goal(), Some(60 * MIB + faded));
+        for _ in 0..1000 {
+            budget.note_resident(0);
+        }
+        waiting.join().await.unwrap().unwrap();
+        assert_eq!((budget.memtables_most(), budget.held().lent), (128 * MIB, 0));
+        budget.note_resident(1 << 40);
+        assert_eq!(budget.memtables_most(), 8 * MIB, "some is theirs in any case");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_large_waits_for_flushed_memtables_that_are_read_and_for_others_as_large() {
+        const MIB: u64 = 1 << 20;
+        let env = Env::simulated(1);
+        let budget = budget(128 * MIB, 32 * MIB, 96 * MIB);
+        let admit = || {
+            let (budget, limit) = (Arc::clone(&budget), Duration::from_secs(1));
+            let env = env.clone();
+            async move { budget.admit_large(&env, 150 * MIB, limit).await }
+        };
+        let memtable = budget.outlived().count(100 * MIB);
+        assert!(admit().await.is_err(), "250 MiB of 256 would be taken by two");
+        drop(memtable);
+        let first = admit().await.unwrap();
+        assert!(admit().await.is_err());
+        drop(first);
+        admit().await.unwrap();
+        // More than is left beside what nobody counts, and nothing else to wait for.
+        budget.note_resident(256 * MIB);
+        admit().await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

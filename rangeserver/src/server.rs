@@ -169,6 +169,13 @@ impl RangeServer {
         self.shared.poison.reason().map(str::to_owned)
     }
 
+    /// The process has `bytes` of memory, whoever for. Told now and then, the server keeps within
+    /// its budget for all of them, not only for what it counts. Gives how many are past what it
+    /// counts and a fixed allowance.
+    pub fn note_resident_memory(&self, bytes: u64) -> u64 {
+        self.shared.budget.note_resident(bytes)
+    }
+
     /// Waits until there is memory for a request of `bytes` that is still to be received; it is
     /// held until what this returns is dropped.
     ///
