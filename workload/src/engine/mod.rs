@@ -161,6 +161,14 @@ impl<'a> Engine<'a> {
         }
         from.until_now(&self.env, self.keys).print("fill", "op");
         pace.print("fill");
+        let storage = self.server.statistics().storage;
+        println!(
+            "fill: {} writes slowed for {:.2} s, {} stopped for {:.2} s",
+            storage.slowed_writes,
+            storage.slowed_micros as f64 / 1e6,
+            storage.stopped_writes,
+            storage.stopped_micros as f64 / 1e6
+        );
         self.drain().await?;
         from.until_now(&self.env, self.keys).print("fill, drained", "op");
         let written = kernel_number("/proc/self/io", "write_bytes:")? - written;
