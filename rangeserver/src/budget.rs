@@ -14,6 +14,12 @@
 //! [`Budget::admit_large`] and, for a batch larger than the requests' share, [`Budget::admit`] wait
 //! until the whole fits, and ask for flushes down to what it leaves ([`Budget::goal`]). For as long
 //! as they hold it, the memtables get no more than what is left ([`Budget::memtables_most`]).
+//!
+//! The budget is the whole process's, which also holds what nobody counts ([`Uncounted`]). Somebody
+//! who sees how much the process has tells it ([`Budget::note_resident`]).
+
+mod held;
+mod uncounted;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,19 +32,14 @@ use sstable::BlockCache;
 use tokio::sync::Notify;
 use types::ErrorKind;
 
+pub(crate) use self::held::{Held, HeldLarge};
+use self::uncounted::Uncounted;
+
 /// After a refusal for want of memory, a caller should wait this long.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// The cache keeps one of so many parts of the budget in any case.
 const KEPT_PARTS: u64 = 16;
-/// What a process may hold besides what is counted.
-const UNCOUNTED_BYTES: u64 = 24 << 20;
-/// What was seen to be held besides that is taken for needed again: by one of so many parts less
-/// with each look.
-const UNCOUNTED_FADES: u64 = 512;
-/// One of so many parts of the budget is kept from what is large for what nobody counts, before any
-/// is seen: where much is taken and given back, about as much lies free in between.
-const UNCOUNTED_PARTS: u64 = 8;
 /// What the cache lends changes in steps of this, so that it seldom changes.
 const LENT_STEP_BYTES: u64 = 1 << 20;
 
@@ -56,9 +57,7 @@ pub(crate) struct Budget {
     cache: Arc<BlockCache>,
     memtables: AtomicU64,
     outlived: OutlivedMemory,
-    /// The most that the process was seen to hold besides what is counted and its allowance; it
-    /// fades.
-    uncounted: AtomicU64,
+    uncounted: Uncounted,
     requests: Mutex<Requests>,
     /// Requests exceed their share, or the cache has lent.
     is_beyond: AtomicBool,
@@ -80,20 +79,6 @@ struct Requests {
     lent: u64,
     /// How many flushed memtables had been let go at the last look.
     let_go: u64,
-}
-
-/// Bytes that a request holds; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Held {
-    budget: Arc<Budget>,
-    bytes: u64,
-}
-
-/// Memory of a large request, given back when dropped.
-#[derive(Debug)]
-pub(crate) struct HeldLarge {
-    budget: Arc<Budget>,
-    bytes: u64,
 }
 
 /// A wish that the memtables come down, withdrawn when dropped.
@@ -119,7 +104,7 @@ impl Budget {
             cache,
             memtables: AtomicU64::new(0),
             outlived: OutlivedMemory::default(),
-            uncounted: AtomicU64::new(0),
+            uncounted: Uncounted::default(),
             requests: Mutex::default(),
             is_beyond: AtomicBool::new(false),
             freed: Notify::new(),
@@ -178,13 +163,9 @@ impl Budget {
     /// To be called now and then.
     pub(crate) fn note_resident(&self, resident: u64) -> u64 {
         let counted = self.memtables() + self.outlived.bytes() + self.cache.used_bytes();
-        let counted = counted + self.requests();
-        let now = resident.saturating_sub(counted).saturating_sub(UNCOUNTED_BYTES);
-        let before = self.uncounted.load(SeqCst);
-        let kept = now.max(before.saturating_sub(before / UNCOUNTED_FADES + 1));
-        self.uncounted.store(kept, SeqCst);
+        let (now, has_faded) = self.uncounted.note(resident, counted + self.requests());
         self.settle(&mut self.held());
-        if kept < before {
+        if has_faded {
             self.freed.notify_waiters();
         }
         now
@@ -192,13 +173,12 @@ impl Budget {
 
     /// Bytes in use that have no share.
     fn shareless(&self) -> u64 {
-        self.outlived.bytes().saturating_add(self.uncounted.load(SeqCst))
+        self.outlived.bytes().saturating_add(self.uncounted.bytes())
     }
 
     /// The same, and what is likely to be.
     fn kept_from_large(&self) -> u64 {
-        let uncounted = self.uncounted.load(SeqCst).max(self.shares.all / UNCOUNTED_PARTS);
-        self.outlived.bytes().saturating_add(uncounted)
+        self.outlived.bytes().saturating_add(self.uncounted.likely(self.shares.all))
     }
 
     /// A range's memtables grew or shrank from `before` to `after` bytes.
@@ -283,7 +263,7 @@ impl Budget {
         let mut wish = Wish { budget: self, goal: None };
         self.wait_until(env, limit, what, || {
             let mut requests = self.held();
-            let others = requests.large;
+            let others = requests.large + self.outlived.bytes();
             wish.fits(&mut requests, bytes, most, others).then(|| {
                 requests.large += bytes;
                 self.settle(&mut requests);
@@ -340,10 +320,10 @@ impl Wish<'_> {
     /// that are too large for that wait until there is nothing `else_held`, and no memtable.
     fn fits(&mut self, requests: &mut Requests, bytes: u64, most: u64, else_held: u64) -> bool {
         self.withdraw(requests);
-        let (memtables, outlived) = (self.budget.memtables(), self.budget.outlived.bytes());
+        let memtables = self.budget.memtables();
         let held = requests.held.saturating_add(requests.large).saturating_add(bytes);
         let held = held.saturating_add(self.budget.kept_from_large());
-        let is_alone = memtables == 0 && outlived == 0 && else_held == 0;
+        let is_alone = memtables == 0 && else_held == 0;
         if is_alone || memtables.saturating_add(held) <= most {
             return true;
         }
@@ -367,37 +347,6 @@ impl Drop for Wish<'_> {
     fn drop(&mut self) {
         let budget = self.budget;
         self.withdraw(&mut budget.held());
-    }
-}
-
-impl Drop for HeldLarge {
-    fn drop(&mut self) {
-        let mut requests = self.budget.held();
-        requests.large -= self.bytes;
-        self.budget.settle(&mut requests);
-        drop(requests);
-        self.budget.freed.notify_waiters();
-    }
-}
-
-impl Held {
-    /// Holds `bytes` from now on, which may be past the share: for replies, whose size is known
-    /// only when they are there.
-    pub(crate) fn resize(&mut self, bytes: u64) {
-        let before = std::mem::replace(&mut self.bytes, bytes);
-        let mut requests = self.budget.held();
-        requests.held = requests.held - before + bytes;
-        self.budget.settle(&mut requests);
-        drop(requests);
-        if bytes < before {
-            self.budget.freed.notify_waiters();
-        }
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.resize(0);
     }
 }
 
@@ -574,8 +523,7 @@ mod tests {
         assert_eq!(budget.goal(), Some(60 * MIB));
         budget.note_resident(0);
         env.sleep(Duration::from_millis(10)).await;
-        let faded = 120 * MIB / UNCOUNTED_FADES + 1;
-        assert_eq!(budget.goal(), Some(60 * MIB + faded));
+        assert!(budget.goal().is_some_and(|goal| goal > 60 * MIB), "it fades");
         for _ in 0..1000 {
             budget.note_resident(0);
         }

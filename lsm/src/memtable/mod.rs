@@ -26,7 +26,6 @@ use types::{SeqNo, key};
 use self::arena::{Arena, ELSEWHERE_BYTES_MIN, SHARED_PIECE_BYTES_MAX, Slot};
 pub use self::cursor::MemtableCursor;
 use self::cursor::SlotList;
-
 pub use self::outlived::{Outlived, OutlivedMemory};
 pub(crate) use self::prefix::common;
 use self::prefix::prefix_after;
